@@ -1,0 +1,73 @@
+# Every target does all its own set-up, in a virtual environment (.venv) inside this checkout.
+# Needed beforehand: make and Python 3.11 or newer with its venv module.
+
+PYTHON ?= python3
+JOBS ?= 2
+ARGS ?=
+
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test lint format types check bench sim-deep clean
+
+help:  ## show this list
+	@echo 'BucketMQ: a message queue in a bucket you already have.'
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo '  PYTHON=python3.12   the interpreter for .venv (default: python3; must be 3.11 or newer)'
+	@echo '  JOBS=2              processes for test and sim-deep'
+	@echo '  ARGS="..."          more arguments for demo, test, bench and sim-deep: make test ARGS="-k lease -x"'
+
+install: .venv/.installed-dev  ## create .venv with everything that development needs
+
+demo: .venv/.installed-cli  ## see it work: producers and workers on a local folder, one killed half-way
+	$(BIN)/bucketmq demo $(ARGS)
+
+test: .venv/.installed-dev  ## run every test
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+lint: .venv/.installed-dev  ## check style and formatting with ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: .venv/.installed-dev  ## fix what ruff can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: .venv/.installed-dev  ## check types with mypy (strict)
+	$(BIN)/mypy
+
+check: lint types test  ## lint, types and test: what a change must pass
+
+bench: .venv/.installed-dev  ## measure speed, requests and bytes; takes a while
+	$(BIN)/bucketmq bench $(ARGS)
+
+sim-deep: .venv/.installed-dev  ## run 300,000 seeds of the simulator; takes long
+	$(BIN)/bucketmq sim --seeds 300000 --jobs $(JOBS) $(ARGS)
+
+clean:  ## remove everything that make created, .venv included
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Set-up. The stamps make it instant the second time; a change of pyproject.toml or constraints.txt renews it.
+# A newcomer's first command is `make demo`, so that one installs only what it needs.
+
+.venv/.installed-cli .venv/.installed-dev: .venv/.installed-%: pyproject.toml constraints.txt .venv/pyvenv.cfg
+	@echo 'Installing bucketmq[$*] into .venv; the first time can take a minute or two ...'
+	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt setuptools
+	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[$*]'
+	@touch .venv/.installed-cli $@
+
+.venv/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo 'error: BucketMQ needs Python 3.11 or newer, and "$(PYTHON)" is' \
+			"$$($(PYTHON) --version 2>/dev/null || echo 'not there')." >&2; \
+		echo 'Install one, or name one you have: make PYTHON=/path/to/python3.12 ...' >&2; \
+		exit 1; }
+	@$(PYTHON) -m venv .venv || { \
+		rm -rf .venv; \
+		echo 'error: "$(PYTHON) -m venv" failed, so there is no virtual environment to install into.' >&2; \
+		echo 'On Debian and Ubuntu the venv module is a package of its own: apt-get install python3-venv' >&2; \
+		exit 1; }

@@ -1,0 +1,116 @@
+"""The store port: five verbs on keys, and the values they answer with.
+
+This is all the rest of the project knows about object storage. A store is a place where whole objects are written and
+read by key; it is not a file system. There are no partial writes, no appends, no renames, no locks.
+
+The contract, each line a test in `bucketmq.testing.contract`:
+
+ 1. `get` answers the whole of one written state of the object, or `Missing`. Never a mixture, never a prefix.
+ 2. `create` writes only if the key has no object. Of any number of creates of one key, at most one is `Written`.
+ 3. `replace` writes only over the state that `version` marks. Of any number of replaces of one state, at most one is
+    `Written`. A replace of a missing key is `Refused`.
+ 4. A `Written` object is durable and visible to every later `get` and `list`, in every process.
+ 5. `Refused` means this call wrote nothing. It does not say why: the condition may be false, a conflicting request may
+    be in flight, or an earlier attempt of our own may have landed. Read back.
+ 6. `Unknown` means the write may have landed, may land yet, or may never land. It is not an error.
+ 7. Conditional writes are sent once. No adapter and no client library below it repeats them.
+ 8. `version` changes whenever the object's bytes change. Equal bytes may get an equal version (S3 does), so whoever
+    replaces must never write the same bytes twice.
+ 9. `delete` is unconditional and repeatable; deleting what is missing is fine.
+10. `list` answers keys that begin with `prefix`, which is empty or ends with '/', and sort after `after`: the smallest
+    such keys in byte order, at most `limit` of them. When `lists_in_order` is true, the call costs the same however
+    many keys lie before. When it is false, it may cost a pass over the prefix; never decide by it on a hot path.
+11. `stored_at` is the store's own clock, in seconds since 1970, with whatever precision the store has.
+12. Keys are validated before any request: see `check_key`. No key can leave the store's root.
+13. Every failure that is not one of the answers above is a `BucketMQError`: `Unavailable` when trying again may help,
+    `Denied`, `NotFound` (the bucket itself), `Unsupported`.
+
+`etag`, `generation`, HTTP statuses and file names are words for adapters; they do not leave this package.
+"""
+
+from __future__ import annotations
+
+from typing import NewType, Protocol
+
+import msgspec
+
+from bucketmq.errors import Invalid
+
+Version = NewType("Version", str)
+
+KEY_BYTES_MAX = 900
+"""Longest key in UTF-8 bytes; S3 allows 1,024 and the user's prefix comes on top."""
+
+
+class Object(msgspec.Struct, frozen=True):
+    """One state of an object."""
+
+    body: bytes
+    version: Version
+    stored_at: float
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """There is no object under the key."""
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The write landed. `stored_at` is the store's clock at the write, or None where the store does not tell."""
+
+    version: Version
+    stored_at: float | None
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """This call wrote nothing (contract 5)."""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Nobody can tell whether the write landed (contract 6)."""
+
+    reason: str
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of a listing."""
+
+    key: str
+    size_bytes: int
+    stored_at: float
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One answer of `list`; `more` says that the limit cut it."""
+
+    entries: tuple[Entry, ...]
+    more: bool
+
+
+class Store(Protocol):
+    """Five verbs. Blocking, safe to call from many threads at once."""
+
+    lists_in_order: bool
+    """Contract 10: whether `list` is ordered and cheap."""
+
+    local: bool
+    """Whether a request takes microseconds, so that doing two at once is not worth a thread."""
+
+    def get(self, key: str) -> Object | Missing: ...
+
+    def create(self, key: str, body: bytes) -> Written | Refused | Unknown: ...
+
+    def replace(self, key: str, body: bytes, version: Version) -> Written | Refused | Unknown: ...
+
+    def delete(self, key: str) -> None: ...
+
+    def list(self, prefix: str, *, after: str, limit: int) -> Page: ...
+
+
+def check_key(key: str) -> None:
+    """Raise `Invalid` unless `key` is a relative path of plain segments that every store can hold."""
+    if not key or len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
+        raise Invalid(f"key {key[:80]!r} must have 1 to {KEY_BYTES_MAX} bytes in UTF-8; use a shorter name or prefix")
+    if any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in key):
+        raise Invalid(f"key {key[:80]!r} has control characters or broken Unicode; use printable text")
+    if "\\" in key or any(part in ("", ".", "..") for part in key.split("/")):
+        raise Invalid(f"key {key[:80]!r} must be segments joined by '/', none of them empty, '.' or '..', no backslash")

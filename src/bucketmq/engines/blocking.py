@@ -1,0 +1,130 @@
+"""The blocking engine: a procedure runs in the thread that calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, assert_never
+
+from bucketmq.engines.perform import Hands, Reply
+from bucketmq.errors import BucketMQError
+from bucketmq.procedures.requests import (
+    Call,
+    Chance,
+    Create,
+    Delete,
+    Get,
+    List,
+    NewId,
+    Now,
+    Pause,
+    Procedure,
+    Replace,
+    Request,
+    Spawn,
+    StoreRequest,
+    Together,
+    Wait,
+)
+
+Result = TypeVar("Result")
+
+TOGETHER_MAX = 16
+
+
+class Blocking:
+    """Runs procedures for any number of threads."""
+
+    def __init__(self, hands: Hands) -> None:
+        self.hands = hands
+        self._pool: ThreadPoolExecutor | None = None
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+
+    def run(self, procedure: Procedure[Result]) -> Result:
+        """Carry the procedure through to its result."""
+        self.hands.check_process()
+        reply: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                request = procedure.send(reply) if error is None else procedure.throw(error)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            reply, error = None, None
+            try:
+                reply = self._do(request)
+            except BaseException as raised:
+                error = raised
+
+    def _do(self, request: Request) -> Any:
+        match request:
+            case Get() | Create() | Replace() | Delete() | List():
+                return self.hands.perform(request)
+            case Now():
+                return self.hands.clock.now()
+            case NewId():
+                return self.hands.new_id()
+            case Chance():
+                return self.hands.chance()
+            case Pause(seconds):
+                time.sleep(seconds)
+            case Wait(latch, seconds):
+                opened = threading.Event()
+                latch.on_open(opened.set)
+                opened.wait(seconds)
+                latch.forget(opened.set)
+            case Together(requests):
+                return self._together(requests)
+            case Spawn(procedure, name):
+                self.spawn(procedure, name)
+            case Call(function, argument):
+                return _call(function, argument)
+            case _:
+                assert_never(request)
+
+    def _together(self, requests: Sequence[StoreRequest]) -> list[Reply | BucketMQError]:
+        if len(requests) == 1 or self.hands.store.local:
+            return [self._or_error(request) for request in requests]
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(TOGETHER_MAX, thread_name_prefix="bucketmq")
+        return list(self._pool.map(self._or_error, requests))
+
+    def _or_error(self, request: StoreRequest) -> Reply | BucketMQError:
+        try:
+            return self.hands.perform(request)
+        except BucketMQError as error:
+            return error
+
+    def spawn(self, procedure: Procedure[None], name: str) -> None:
+        """Run a procedure on a thread of its own."""
+        thread = threading.Thread(target=self.run, args=(procedure,), name=f"bucketmq-{name}", daemon=True)
+        with self._lock:
+            self._threads = [*(each for each in self._threads if each.is_alive()), thread]
+        thread.start()
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Wait for spawned procedures to end; whoever spawned them has told them to."""
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(seconds)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+
+
+def _call(function: Any, argument: Any) -> Any:
+    """A user's handler, plain or async: an async one gets an event loop of its own for the call."""
+    result = function(argument)
+    if inspect.isawaitable(result):
+        return asyncio.run(_awaited(result))
+    return result
+
+
+async def _awaited(result: Any) -> Any:
+    return await result

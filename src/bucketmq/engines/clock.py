@@ -1,0 +1,50 @@
+"""The store's clock, carried forward by a local monotonic one.
+
+Workers' wall clocks need not agree: leases are judged by the time the store stamps on what is written to it. Each own
+write whose stamp we see narrows where the store's clock can be; between such sights a monotonic clock counts on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+
+def monotonic() -> float:
+    """Seconds that also pass while the machine sleeps, where the system has such a clock."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.clock_gettime(boot) if boot is not None else time.monotonic()
+
+
+class StoreClock:
+    """An interval in which (store time - monotonic time) must lie; `now` takes its middle."""
+
+    def __init__(self, *, precision_seconds: float) -> None:
+        wall = time.time() - monotonic()
+        self._lock = threading.Lock()
+        self._precision = precision_seconds
+        self._low, self._high = wall, wall
+        self._learnt = False
+
+    def now(self) -> float:
+        return monotonic() + (self._low + self._high) / 2
+
+    @property
+    def learnt(self) -> bool:
+        return self._learnt
+
+    @property
+    def skew_seconds(self) -> float:
+        """How far this machine's wall clock is ahead of the store's."""
+        return time.time() - self.now()
+
+    def observe(self, stored_at: float, before: float, after: float) -> None:
+        """A write that began at `before` and returned at `after` was stamped `stored_at` by the store."""
+        low, high = stored_at - after, stored_at + self._precision - before
+        with self._lock:
+            narrowed = max(low, self._low), min(high, self._high)
+            if self._learnt and narrowed[0] <= narrowed[1]:
+                self._low, self._high = narrowed
+            else:
+                self._low, self._high = low, high
+            self._learnt = True

@@ -1,0 +1,89 @@
+"""Carrying out one store request: the port's verb, the meter, and what the answer tells about the store's clock."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import OrderedDict
+from typing import assert_never
+
+from bucketmq.bucket.port import Missing, Object, Page, Refused, Store, Unknown, Version, Written
+from bucketmq.engines.clock import StoreClock, monotonic
+from bucketmq.engines.meter import Meter
+from bucketmq.errors import BucketMQError, Invalid
+from bucketmq.procedures.requests import Create, Delete, Get, List, Replace, StoreRequest
+
+Reply = Object | Missing | Written | Refused | Unknown | Page | None
+
+HTTP_DATE_SECONDS = 1.0
+"""The precision of `Last-Modified`."""
+
+REMEMBERED_WRITES = 32
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+class Hands:
+    """What every engine needs to do what procedures ask: a store, its clock, a meter, and chance."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.meter = Meter()
+        self.clock = StoreClock(precision_seconds=0.0 if store.local else HTTP_DATE_SECONDS)
+        self._random = random.SystemRandom()
+        self._writes: OrderedDict[str, tuple[Version, float, float]] = OrderedDict()
+        self._pid = os.getpid()
+
+    def check_process(self) -> None:
+        """A store and its locks do not survive a fork."""
+        if os.getpid() != self._pid:
+            raise Invalid("this bucket was opened before a fork; call connect() again in the child process")
+
+    def new_id(self) -> str:
+        """80 bits of chance as 16 characters."""
+        bits = self._random.getrandbits(80)
+        return "".join(ALPHABET[bits >> shift & 31] for shift in range(75, -1, -5))
+
+    def chance(self) -> float:
+        return random.random()
+
+    def perform(self, request: StoreRequest) -> Reply:
+        """The port's answer; its errors are raised."""
+        before = monotonic()
+        try:
+            reply = self._verb(request)
+        except BucketMQError as error:
+            self.meter.count(request, error)
+            raise
+        self.meter.count(request, reply)
+        self._watch_clock(request, reply, before)
+        return reply
+
+    def _verb(self, request: StoreRequest) -> Reply:
+        match request:
+            case Get(key):
+                return self.store.get(key)
+            case Create(key, body):
+                return self.store.create(key, body)
+            case Replace(key, body, version):
+                return self.store.replace(key, body, version)
+            case Delete(key):
+                self.store.delete(key)
+                return None
+            case List(prefix, after, limit):
+                return self.store.list(prefix, after=after, limit=limit)
+            case _:
+                assert_never(request)
+
+    def _watch_clock(self, request: StoreRequest, reply: Reply, before: float) -> None:
+        """Learn from stamps on our own writes: at once where the store tells, else when we happen to read one back."""
+        if isinstance(reply, Written) and isinstance(request, Create | Replace):
+            if reply.stored_at is not None:
+                self.clock.observe(reply.stored_at, before, monotonic())
+                return
+            self._writes[request.key] = reply.version, before, monotonic()
+            while len(self._writes) > REMEMBERED_WRITES:
+                self._writes.popitem(last=False)
+        elif isinstance(reply, Object) and isinstance(request, Get):
+            write = self._writes.pop(request.key, None)
+            if write is not None and write[0] == reply.version:
+                self.clock.observe(reply.stored_at, write[1], write[2])

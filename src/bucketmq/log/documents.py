@@ -1,0 +1,121 @@
+"""The small JSON documents: heads, settings, and the registers that are replaced with a condition."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from bucketmq.errors import Corrupt, Invalid
+from bucketmq.queue.head import Head, Target, check
+from bucketmq.queue.message import Failure
+from bucketmq.queue.settings import FORMAT, Settings, check_settings
+
+
+class Trim(msgspec.Struct, frozen=True):
+    """`trim/<shard>.json`: the lowest offset that still exists. It only grows."""
+
+    low: int
+    format: int = FORMAT
+
+
+class Hint(msgspec.Struct, frozen=True):
+    """`hint/<shard>.json`: the base of some segment near the tail. It shortens a search and decides nothing."""
+
+    base: int
+    format: int = FORMAT
+
+
+class Sent(msgspec.Struct, frozen=True, array_like=True):
+    """What a deduplication key was used for: the message, when, and the segment it was meant for."""
+
+    id: str
+    at: float
+    shard: int
+    base: int
+
+
+class Dedup(msgspec.Struct, frozen=True):
+    """`dedup/<slot>.json`: the deduplication keys of a slot that are inside the window."""
+
+    version: int = 0
+    sent: dict[str, Sent] = {}
+    format: int = FORMAT
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Delayed objects that are on their way into the log, and the segments they were meant for."""
+
+    names: tuple[str, ...]
+    targets: tuple[Target, ...]
+
+
+class Later(msgspec.Struct, frozen=True):
+    """`later.json`: what is being moved from `later/` into the log, and what was, not long ago."""
+
+    version: int = 0
+    groups: tuple[Group, ...] = ()
+    finished: dict[str, float] = {}
+    format: int = FORMAT
+
+
+class FailureLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a failure record."""
+
+    shard: int
+    offset: int
+    failure: Failure
+
+
+class _Stamp(msgspec.Struct):
+    """The one field that documents of every format have."""
+
+    format: int = FORMAT
+
+
+Document = TypeVar("Document")
+
+_encoder = msgspec.json.Encoder()
+_failure_decoder = msgspec.json.Decoder(FailureLine)
+
+
+def encode(document: object) -> bytes:
+    return _encoder.encode(document) + b"\n"
+
+
+def decode(kind: type[Document], body: bytes, key: str) -> Document:
+    """The document in `body`, or `Corrupt`."""
+    try:
+        stamp = msgspec.json.decode(body, type=_Stamp)  # first: a newer format may look different altogether
+        if stamp.format != FORMAT:
+            raise Corrupt(f"{key} has format {stamp.format}, this release reads {FORMAT}; upgrade bucketmq")
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Corrupt(f"{key} is not a {kind.__name__.lower()} ({error}); restore it from a copy") from error
+
+
+def decode_head(body: bytes, key: str) -> Head:
+    head = decode(Head, body, key)
+    try:
+        return check(head)
+    except Corrupt as error:
+        raise Corrupt(f"{key}: {error}") from None
+
+
+def decode_settings(body: bytes, key: str) -> Settings:
+    settings = decode(Settings, body, key)
+    try:
+        return check_settings(settings)
+    except Invalid as error:
+        raise Corrupt(f"{key}: {error}; correct it") from None
+
+
+def encode_failures(lines: list[FailureLine]) -> bytes:
+    return _encoder.encode_lines(lines)
+
+
+def decode_failures(body: bytes, key: str) -> list[FailureLine]:
+    try:
+        return _failure_decoder.decode_lines(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Corrupt(f"{key} is not a failure record ({error})") from error

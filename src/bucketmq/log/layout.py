@@ -1,0 +1,111 @@
+"""Where things lie in a bucket: every key this project writes is made here, and nowhere else."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bucketmq.errors import Corrupt
+
+SUFFIX = ".ndjson"
+
+
+def join(*parts: str) -> str:
+    """Key parts joined, empty ones left out."""
+    return "/".join(part for part in parts if part)
+
+
+class QueueKeys(msgspec.Struct, frozen=True):
+    """The keys of one queue below a bucket's prefix."""
+
+    prefix: str
+    queue: str
+
+    @property
+    def root(self) -> str:
+        return join(self.prefix, "queues", self.queue)
+
+    @property
+    def settings(self) -> str:
+        return f"{self.root}/queue.json"
+
+    def log(self, shard: int) -> str:
+        """The folder of a shard's segments, with the slash at the end that listings want."""
+        return f"{self.root}/log/{shard}/"
+
+    def segment(self, shard: int, base: int) -> str:
+        return f"{self.log(shard)}{base:020}{SUFFIX}"
+
+    @property
+    def heads(self) -> str:
+        return f"{self.root}/heads/"
+
+    def head(self, subscription: str, shard: int) -> str:
+        return f"{self.heads}{subscription}/{shard}.json"
+
+    def trim(self, shard: int) -> str:
+        return f"{self.root}/trim/{shard}.json"
+
+    def hint(self, shard: int) -> str:
+        return f"{self.root}/hint/{shard}.json"
+
+    def dedup(self, slot: int) -> str:
+        return f"{self.root}/dedup/{slot}.json"
+
+    @property
+    def laters(self) -> str:
+        return f"{self.root}/later/"
+
+    def later(self, due_seconds: int, name: str) -> str:
+        return f"{self.laters}{due_seconds:012}/{name}{SUFFIX}"
+
+    @property
+    def later_register(self) -> str:
+        return f"{self.root}/later.json"
+
+    @property
+    def failures(self) -> str:
+        return f"{self.root}/failures/"
+
+    def failure(self, name: str) -> str:
+        return f"{self.failures}{name}{SUFFIX}"
+
+    @property
+    def bodies(self) -> str:
+        return f"{self.root}/bodies/"
+
+    def body(self, name: str) -> str:
+        return f"{self.bodies}{name}"
+
+    @property
+    def parts(self) -> str:
+        return f"{self.root}/parts/"
+
+
+def base_of(segment_key: str) -> int:
+    """The base offset a segment's key names."""
+    name = segment_key.rsplit("/", 1)[-1]
+    digits = _number(name.removesuffix(SUFFIX))
+    if len(digits) != 20 or not name.endswith(SUFFIX):
+        raise Corrupt(f"{segment_key} lies among the segments but is not one; move it away")
+    return int(digits)
+
+
+def due_of(later_key: str) -> int:
+    """The second, on the store's clock, at which a delayed object is due."""
+    parts = later_key.rsplit("/", 2)
+    if len(parts) != 3 or len(_number(parts[1])) != 12 or not later_key.endswith(SUFFIX):
+        raise Corrupt(f"{later_key} lies among the delayed messages but is not one; move it away")
+    return int(parts[1])
+
+
+def head_of(heads_key: str) -> tuple[str, int]:
+    """The subscription and the shard that a head's key names."""
+    parts = heads_key.removesuffix(".json").rsplit("/", 2)
+    if len(parts) != 3 or not 1 <= len(_number(parts[2])) <= 4 or not heads_key.endswith(".json"):
+        raise Corrupt(f"{heads_key} lies among the heads but is not one; move it away")
+    return parts[1], int(parts[2])
+
+
+def _number(text: str) -> str:
+    """`text` if it is plain digits, else nothing."""
+    return text if text.isascii() and text.isdecimal() else ""

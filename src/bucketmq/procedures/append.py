@@ -1,0 +1,240 @@
+"""Append: putting segments at the end of a shard's log, once each.
+
+The end is found by trying. A segment is created under the key of the offset we believe to be next. If that is refused
+or its outcome is unknown, reading the key back tells which of three things is so: the segment there is ours, it is
+somebody else's (whose line count gives the next offset), or there is none and the create is tried again.
+
+In steady state an append is one PUT. A cold start adds at most: one GET of the hint and one of the trim mark, one LIST
+after them, one GET of the last segment and one of the missing one behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bucketmq.bucket.port import Missing, Object, Written
+from bucketmq.log import documents
+from bucketmq.log.documents import Hint, Trim
+from bucketmq.log.layout import base_of
+from bucketmq.log.segment import Parts, Segment
+from bucketmq.procedures.lane import share
+from bucketmq.procedures.opened import OpenQueue, Parcel, ShardLog
+from bucketmq.procedures.requests import Create, Now, Procedure, Replace
+from bucketmq.procedures.verbs import Patience, get, get_document, get_many, list_page
+from bucketmq.queue.message import Message
+
+TRIM_GUARD_SECONDS = 120.0
+"""Trimming deletes no segment younger than this."""
+
+SLEEP_SECONDS = 30.0
+"""Tail knowledge older than this when a create returns is checked against the trim mark. Less than the guard."""
+
+HINT_EVERY = 64
+HINT_EVERY_WALKED = 16
+"""Where listing is not cheap the tail is walked from the hint, so the hint must be nearer."""
+
+
+class Landed(msgspec.Struct, frozen=True):
+    """Our segment is at the base it was meant for."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Somebody else's segment is there; the next base is `end`."""
+
+    end: int
+
+
+class Fenced(Exception):
+    """The shard count of an ordered queue was raised: find the messages' shards anew. Never leaves `procedures`."""
+
+
+Mine = Callable[[Segment], bool]
+
+
+def begins_with(first_id: str) -> Mine:
+    """Recognises a segment by the id of its first message, or of its parts."""
+
+    def mine(segment: Segment) -> bool:
+        first = segment.first_line()
+        return isinstance(first, Message | Parts) and first.id == first_id
+
+    return mine
+
+
+def marked(move: str) -> Mine:
+    """Recognises a segment by the number of the move that put it there."""
+
+    def mine(segment: Segment) -> bool:
+        first = segment.first_line()
+        return isinstance(first, Message) and first.move == move
+
+    return mine
+
+
+def place(
+    queue: OpenQueue, log: ShardLog, base: int, body: bytes, mine: Mine, *, known_at: float
+) -> Procedure[Landed | Taken]:
+    """Create the segment at `base`, or find out who has it. One PUT; one GET more when refused or unknown.
+
+    `known_at` is when it was last certain that trimming had not passed `base`.
+    """
+    key = log.key(base)
+    patience = Patience(f"appending at {key}")
+    while True:
+        reply = yield Create(key, body)
+        if isinstance(reply, Written):
+            break
+        found = yield from get(key)
+        if isinstance(found, Object):
+            segment = Segment(base, found.body)
+            if mine(segment):
+                break
+            notice_fence(queue, segment)
+            log.learn(segment.end, (yield Now()))
+            return Taken(segment.end)
+        yield from patience.again(reply)
+    now = yield Now()
+    low = yield from _trimmed_since(log, base, known_at, now)
+    if low is not None:
+        log.learn(low, now)
+        return Taken(low)
+    log.learn(base + Segment(base, body).count, now)
+    return Landed()
+
+
+def _trimmed_since(log: ShardLog, base: int, known_at: float, now: float) -> Procedure[int | None]:
+    """The trim mark, if it has passed `base` while we slept: then the name we created was dead."""
+    if now - known_at <= SLEEP_SECONDS:
+        return None
+    low = yield from trim_mark(log)
+    return low if base < low else None
+
+
+def trim_mark(log: ShardLog) -> Procedure[int]:
+    found = yield from get_document(Trim, log.keys.trim(log.shard))
+    return found[0].low if found else 0
+
+
+def tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
+    """The lowest offset not known to be taken; found in a few requests the first time, free afterwards."""
+    if log.tail is None:
+        yield from _find_tail(queue, log)
+    assert log.tail is not None
+    return log.tail
+
+
+def fresh_tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
+    """The tail as it is now: what is known, then on until a key is missing."""
+    base = yield from tail(queue, log)
+    while True:
+        segment = yield from read_segment(queue, log, base)
+        if segment is None:
+            log.learn(base, (yield Now()))
+            return base
+        base = segment.end
+
+
+def _find_tail(queue: OpenQueue, log: ShardLog) -> Procedure[None]:
+    known_at = yield Now()
+    keys = log.keys.hint(log.shard), log.keys.trim(log.shard)
+    hint, trim = yield from get_many(keys)
+    start = 0
+    if isinstance(hint, Object):
+        start = documents.decode(Hint, hint.body, keys[0]).base
+    if isinstance(trim, Object):
+        start = max(start, documents.decode(Trim, trim.body, keys[1]).low)
+    passed = 0
+    if queue.lists_in_order:
+        start, passed = yield from _last_listed(log, start)
+    while (segment := (yield from read_segment(queue, log, start))) is not None:
+        start, passed = segment.end, passed + 1
+    log.learn(start, known_at)
+    log.since_hint = passed
+    queue.stale = True  # the listing may have passed a fence unseen
+    yield from maybe_hint(queue, log)
+
+
+def _last_listed(log: ShardLog, start: int) -> Procedure[tuple[int, int]]:
+    """The base of the last segment at or after `start`, by listing, and how many there were."""
+    after = log.key(start - 1) if start else ""
+    passed = 0
+    while True:
+        page = yield from list_page(log.keys.log(log.shard), after=after)
+        if page.entries:
+            after = page.entries[-1].key
+            start = base_of(after)
+            passed += len(page.entries)
+        if not page.more:
+            return start, passed
+
+
+def maybe_hint(queue: OpenQueue, log: ShardLog) -> Procedure[None]:
+    """Write the hint when it has fallen behind. It decides nothing, so a lost or refused write does not matter."""
+    every = HINT_EVERY if queue.lists_in_order else HINT_EVERY_WALKED
+    if log.since_hint < every or log.tail is None:
+        return
+    log.since_hint = 0
+    key = log.keys.hint(log.shard)
+    found = yield from get(key)
+    body = documents.encode(Hint(log.tail))
+    if isinstance(found, Missing):
+        yield Create(key, body)
+    elif documents.decode(Hint, found.body, key).base < log.tail:
+        yield Replace(key, body, found.version)
+
+
+def read_segment(queue: OpenQueue, log: ShardLog, base: int) -> Procedure[Segment | None]:
+    """The segment at `base`, from the cache or by one GET; None where there is none."""
+    key = log.key(base)
+    segment = queue.segments.find(key)
+    if segment is None:
+        found = yield from get(key)
+        if isinstance(found, Missing):
+            return None
+        segment = keep_segment(queue, log, base, found)
+    return segment
+
+
+def keep_segment(queue: OpenQueue, log: ShardLog, base: int, found: Object) -> Segment:
+    segment = Segment(base, found.body)
+    notice_fence(queue, segment)
+    queue.segments.keep(log.key(base), segment)
+    return segment
+
+
+def notice_fence(queue: OpenQueue, segment: Segment) -> None:
+    """Whoever passes a fence must know the settings that came with it before sending on."""
+    if segment.special and not segment.parts:
+        first = segment.first_line()
+        if isinstance(first, Message) and first.fence is not None and first.fence > queue.settings.shards:
+            queue.stale = True
+
+
+def append(queue: OpenQueue, log: ShardLog, body: bytes, mine: Mine) -> Procedure[int]:
+    """Put one segment at the end of the log; returns its base."""
+    while True:
+        base = yield from tail(queue, log)
+        if queue.stale and queue.settings.ordered:
+            raise Fenced
+        match (yield from place(queue, log, base, body, mine, known_at=log.tail_at)):
+            case Landed():
+                yield from maybe_hint(queue, log)
+                return base
+            case Taken():
+                continue
+
+
+def post(queue: OpenQueue, log: ShardLog, parcel: Parcel) -> Procedure[int]:
+    """Append the parcel together with whatever else this process is sending to the shard; returns its base."""
+
+    def carry(parcels: list[Parcel]) -> Procedure[None]:
+        body = b"".join(each.lines for each in parcels)
+        base = yield from append(queue, log, body, begins_with(parcels[0].first_id))
+        for each in parcels:
+            each.base = base
+            base += each.count
+
+    yield from share(log.lane, parcel, carry)
+    return parcel.base

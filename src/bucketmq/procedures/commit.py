@@ -1,0 +1,226 @@
+"""Commit: many commands, one replacement of a head.
+
+All callers of a process who want something of one head share the next commit. The commands are applied to the head as
+this process last saw it; if the replacement is refused, the head is read and they are applied again to what is there.
+
+Whether a write whose reply was lost has landed is told by the head itself: it names, for each holder, the number of its
+last commit. At any time only the newest attempt of a commit can still land, because each is conditional on one state
+and states never recur; so if the number is there, it is the newest attempt that counted and its outcomes hold.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from bucketmq.bucket.port import Missing, Object, Version, Written
+from bucketmq.errors import BucketMQError, Contended
+from bucketmq.log import documents
+from bucketmq.log.documents import FailureLine
+from bucketmq.log.segment import time_text
+from bucketmq.procedures.append import keep_segment
+from bucketmq.procedures.lane import Item, Lane, share
+from bucketmq.procedures.opened import OpenQueue, ShardLog
+from bucketmq.procedures.requests import Chance, Create, Get, NewId, Now, Pause, Procedure, Replace, Together
+from bucketmq.procedures.verbs import Patience, create_named, get
+from bucketmq.queue.commands import Command, Outcome, Settle, Settled
+from bucketmq.queue.head import Head, Span, stamp
+from bucketmq.queue.machine import apply
+from bucketmq.queue.message import ATTEMPT_ERROR_CHARS_MAX, Failure
+from bucketmq.queue.policy import policy_of
+
+CONFLICTS_MAX = 100
+"""A commit that lost this many races in a row gives up with `Contended`."""
+
+CONFLICT_PAUSE_SECONDS = 0.01
+LOST_MAX = 1_000
+
+
+class Ask(Item):
+    """Commands of one caller, and their outcomes once the commit has landed."""
+
+    __slots__ = ("ahead", "commands", "outcomes")
+
+    def __init__(self, commands: tuple[Command, ...], ahead: int | None) -> None:
+        super().__init__()
+        self.commands = commands
+        self.outcomes: tuple[Outcome, ...] = ()
+        self.ahead = ahead
+        """The base of a segment to read along with the write, for the next claim."""
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """A settlement that waits for the next commit. `make` builds the command, given the failure record's name."""
+
+    offsets: tuple[int, ...]
+    make: Callable[[str], Settle]
+    failure: str | None
+    attempt: int
+    on_lost: Callable[[tuple[Span, ...]], None]
+
+
+class Dirty(Protocol):
+    """Something that gathers settlements by itself (see `receive.Lot`)."""
+
+    def hand_in(self) -> list[Settlement]: ...
+
+
+class Desk:
+    """One subscription's shard in one process: the head as last seen, and what waits for the next commit."""
+
+    def __init__(self, queue: OpenQueue, subscription: str, shard: int) -> None:
+        self.queue = queue
+        self.subscription = subscription
+        self.shard = shard
+        self.log: ShardLog = queue.log(shard)
+        self.key = queue.keys.head(subscription, shard)
+        self.head: Head | None = None
+        self.version: Version | None = None
+        self.seen_at = 0.0
+        """When the head was last read or written, on the store's clock."""
+        self.commits = 0
+        """The number of this process' last commit."""
+        self.conflicts = 0
+        """Races lost so far."""
+        self.recent = 0, 0
+        """Commits and lost races since somebody last judged them."""
+        self.began_moves = False
+        """Whether a commit of ours listed messages to be moved that nobody has begun to move."""
+        self.lane: Lane[Ask] = Lane(len)
+        self.settlements: deque[Settlement] = deque()
+        self.dirty: deque[Dirty] = deque()
+        """Who has settlements to hand in at the next commit."""
+        self.lost: deque[str] = deque(maxlen=LOST_MAX)
+        """What came too late, until somebody asks."""
+
+    def take_lost(self) -> list[str]:
+        return [self.lost.popleft() for _ in range(len(self.lost))]
+
+
+def commit(desk: Desk, *commands: Command, ahead: int | None = None) -> Procedure[tuple[Outcome, ...]]:
+    """Have `commands` applied, together with all settlements that wait. One PUT, or none if nothing changes."""
+    ask = Ask(commands, ahead)
+    yield from share(desk.lane, ask, lambda asks: _carry(desk, asks))
+    return ask.outcomes
+
+
+def load(desk: Desk) -> Procedure[Head]:
+    """Read the head, or begin a new one where there is none. One GET."""
+    found = yield from get(desk.key)
+    now = yield Now()
+    return _seen(desk, found, now)
+
+
+def _seen(desk: Desk, found: Object | Missing, now: float) -> Head:
+    if isinstance(found, Object):
+        desk.head, desk.version = documents.decode_head(found.body, desk.key), found.version
+    else:
+        desk.head, desk.version = Head(0, 0), None
+    desk.seen_at = now
+    return desk.head
+
+
+def _carry(desk: Desk, asks: list[Ask]) -> Procedure[None]:
+    settlements = _hand_in(desk)
+    try:
+        settles = yield from _record_failures(desk, settlements)
+        commands = (*settles, *(command for ask in asks for command in ask.commands))
+        outcomes = yield from _land(desk, commands, asks)
+    except BaseException:
+        desk.settlements.extendleft(reversed(settlements))
+        raise
+    for settlement, outcome in zip(settlements, outcomes, strict=False):
+        if isinstance(outcome, Settled) and outcome.lost:
+            settlement.on_lost(outcome.lost)
+    position = len(settles)
+    for ask in asks:
+        ask.outcomes = outcomes[position : position + len(ask.commands)]
+        position += len(ask.commands)
+
+
+def _hand_in(desk: Desk) -> list[Settlement]:
+    """Everything that waits. Takes from the left while others add at the right: nothing is lost between."""
+    settlements = [desk.settlements.popleft() for _ in range(len(desk.settlements))]
+    for dirty in [desk.dirty.popleft() for _ in range(len(desk.dirty))]:
+        settlements += dirty.hand_in()
+    return settlements
+
+
+def _record_failures(desk: Desk, settlements: list[Settlement]) -> Procedure[tuple[Settle, ...]]:
+    """Write what went wrong into one object, so that the head only needs its name."""
+    failed = [each for each in settlements if each.failure is not None]
+    name = ""
+    if failed:
+        at, holder = time_text((yield Now())), desk.queue.holder
+        lines = [
+            FailureLine(desk.shard, offset, Failure(each.attempt, each.failure[:ATTEMPT_ERROR_CHARS_MAX], at, holder))
+            for each in failed
+            if each.failure is not None
+            for offset in each.offsets
+        ]
+        name = yield NewId()
+        yield from create_named(desk.queue.keys.failure(name), documents.encode_failures(lines))
+    return tuple(each.make(name) for each in settlements)
+
+
+def _land(desk: Desk, commands: tuple[Command, ...], asks: list[Ask]) -> Procedure[tuple[Outcome, ...]]:
+    queue = desk.queue
+    desk.commits += 1
+    number = desk.commits
+    ahead = [ask.ahead for ask in asks if ask.ahead is not None]
+    conflicts = 0
+    head = desk.head if desk.head is not None else (yield from load(desk))
+    while True:
+        now = round((yield Now()), 3)
+        after, outcomes = apply(head, commands, now, policy_of(queue.settings))
+        if after == head:
+            return outcomes
+        if (yield from _write(desk, stamp(after, queue.holder, number, now), number, ahead)):
+            desk.recent = desk.recent[0] + 1, desk.recent[1] + conflicts
+            desk.began_moves = desk.began_moves or any(entry not in head.moving for entry in after.moving)
+            return outcomes
+        conflicts += 1
+        desk.conflicts += 1
+        if conflicts >= CONFLICTS_MAX:
+            raise Contended(
+                f"{desk.key}: lost {conflicts} races in a row; raise the shard count of queue {queue.name!r} "
+                f"(now {queue.settings.shards}) or use fewer workers"
+            )
+        yield Pause(CONFLICT_PAUSE_SECONDS * conflicts * (yield Chance()))
+        assert desk.head is not None
+        head = desk.head
+
+
+def _write(desk: Desk, head: Head, number: int, ahead: list[int]) -> Procedure[bool]:
+    """Replace the head. False means somebody else was faster, and `desk.head` is what they left.
+
+    While the state we replace is still there, the very same bytes are sent again: whichever attempt lands, it is the
+    same commit.
+    """
+    patience = Patience(f"committing {desk.key}")
+    body, base_version = documents.encode(head), desk.version
+    while True:
+        write = Create(desk.key, body) if base_version is None else Replace(desk.key, body, base_version)
+        reply, *read = yield Together((write, *(Get(desk.log.key(base)) for base in ahead)))
+        for base, found in zip(ahead, read, strict=True):
+            if isinstance(found, Object):
+                keep_segment(desk.queue, desk.log, base, found)
+        ahead = []
+        if isinstance(reply, BucketMQError):
+            raise reply
+        now = yield Now()
+        if isinstance(reply, Written):
+            desk.head, desk.version = head, reply.version
+            desk.seen_at = now
+            return True
+        found = yield from get(desk.key)
+        seen = _seen(desk, found, (yield Now()))
+        holder = seen.holders.get(desk.queue.holder)
+        if holder is not None and holder.commit == number:
+            return True
+        if desk.version != base_version:
+            return False
+        yield from patience.again(reply)

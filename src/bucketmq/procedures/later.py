@@ -1,0 +1,176 @@
+"""Delayed messages: kept as objects named by the second they are due, moved into the log when it has come.
+
+Any worker moves them; there is no daemon. `later.json` is the register of the moves: a group of objects and the
+segments they are meant for is entered there before the segments are created, and taken out after the objects are
+deleted, so that a group arrives once whoever dies in between. Names of finished groups are remembered for a while,
+because a sender whose reply was lost may create its object once more.
+
+A delayed send costs one PUT, its move one PUT of the segment and two of the register, shared by all that is due.
+Workers look for due objects with one LIST every few seconds, and only in queues that ever had any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+import msgspec
+
+from bucketmq.bucket.port import Missing, Version, Written
+from bucketmq.log import documents
+from bucketmq.log import segment as lines
+from bucketmq.log.documents import Group, Later
+from bucketmq.log.layout import due_of, join
+from bucketmq.procedures.append import Landed, Taken, marked, place, tail
+from bucketmq.procedures.opened import OpenQueue
+from bucketmq.procedures.requests import NewId, Now, Procedure, Replace
+from bucketmq.procedures.routing import shard_of
+from bucketmq.procedures.verbs import create_named, delete, get, get_many, list_page, update_document
+from bucketmq.queue.head import Target
+from bucketmq.queue.message import Message
+
+FINISHED_SECONDS = 180.0
+"""How long a finished name is remembered: longer than any sender keeps trying."""
+
+FINISHED_MAX = 5_000
+OBJECTS_PER_GROUP = 100
+LOOK_SECONDS = 2.0
+LOOK_SECONDS_LOCAL = 0.5
+LOOK_SECONDS_UNUSED = 30.0
+
+
+def put_later(queue: OpenQueue, messages: list[Message], due: float, name: str) -> Procedure[None]:
+    """Keep the messages until `due`. One PUT; the first one of a process also makes sure that the register exists."""
+    if queue.later is None:
+        queue.later = yield from update_document(Later, queue.keys.later_register, Later(), lambda before: before)
+    second = ceil(due)
+    yield from create_named(queue.keys.later(second, name), lines.encode(messages))
+    queue.later_check_at = min(queue.later_check_at, second)
+
+
+def stage(queue: OpenQueue) -> Procedure[int]:
+    """Move what is due into the log; returns how many messages. Nothing but a comparison while nothing can be due."""
+    now = yield Now()
+    if now < queue.later_check_at:
+        return 0
+    pause = LOOK_SECONDS_LOCAL if queue.bucket.local else LOOK_SECONDS
+    queue.later_check_at = now + pause
+    found = yield from get(queue.keys.later_register)
+    if isinstance(found, Missing):
+        queue.later_check_at = now + LOOK_SECONDS_UNUSED
+        return 0
+    register = documents.decode(Later, found.body, queue.keys.later_register)
+    queue.later = register
+    moved = 0
+    for group in register.groups:
+        moved += yield from _finish(queue, group)
+    if register.groups:
+        return moved
+    return (yield from _begin(queue, register, found.version, now))
+
+
+def _begin(queue: OpenQueue, register: Later, version: Version, now: float) -> Procedure[int]:
+    """Enter what is due as one group. The listing is younger than the register we replace, so what another worker
+    moves in the meantime makes our replacement fail."""
+    page = yield from list_page(queue.keys.laters, limit=OBJECTS_PER_GROUP)
+    names = [entry.key.removeprefix(queue.keys.root + "/") for entry in page.entries if due_of(entry.key) <= now]
+    for name in [name for name in names if name in register.finished]:
+        yield from delete(join(queue.keys.root, name))
+        names.remove(name)
+    waiting = [due_of(entry.key) for entry in page.entries if due_of(entry.key) > now]
+    if not names:
+        if waiting and queue.lists_in_order:
+            queue.later_check_at = min(queue.later_check_at, *waiting)
+        return 0
+    messages = yield from _read(queue, names)
+    if messages is None:
+        return 0
+    shards = sorted({shard_of(queue.settings.shards, message.key, 0) for message in messages})
+    targets = []
+    for shard in shards:
+        targets.append(Target(shard, (yield from tail(queue, queue.log(shard))), (yield NewId())))
+    group = Group(tuple(names), tuple(targets))
+    after = msgspec.structs.replace(register, version=register.version + 1, groups=(group,))
+    reply = yield Replace(queue.keys.later_register, documents.encode(after), version)
+    if not isinstance(reply, Written):
+        queue.later_check_at = now
+        return 0
+    moved = yield from _finish(queue, group)
+    queue.later_check_at = now if page.more else queue.later_check_at
+    return moved
+
+
+def _read(queue: OpenQueue, names: list[str]) -> Procedure[list[Message] | None]:
+    """The messages of delayed objects; None if one is gone, which means that its group has arrived."""
+    messages: list[Message] = []
+    for name, found in zip(names, (yield from get_many([join(queue.keys.root, name) for name in names])), strict=True):
+        if isinstance(found, Missing):
+            return None
+        messages += lines.decode_lines(found.body, name)
+    return messages
+
+
+def _finish(queue: OpenQueue, group: Group) -> Procedure[int]:
+    messages = yield from _read(queue, list(group.names))
+    shards = [target.shard for target in group.targets]
+    moved = 0
+    for target in group.targets if messages is not None else ():
+        chosen = [m for m in messages or () if _shard_in(shards, queue, m) == target.shard]
+        if not (yield from _place(queue, group, target, chosen)):
+            return moved
+        moved += len(chosen)
+    for name in group.names:
+        yield from delete(join(queue.keys.root, name))
+    now = yield Now()
+    yield from _change(queue, lambda before: _without(before, group, now))
+    return moved
+
+
+def _shard_in(shards: list[int], queue: OpenQueue, message: Message) -> int:
+    """The shard of a message as it was when the group was entered, even if the count was raised since."""
+    shard = shard_of(queue.settings.shards, message.key, 0)
+    return shard if shard in shards else shards[shard % len(shards)]
+
+
+def _place(queue: OpenQueue, group: Group, target: Target, messages: list[Message]) -> Procedure[bool]:
+    """Create the group's segment at its target, or at another that the register is told first.
+
+    False means that somebody else has finished or moved the group on.
+    """
+    log = queue.log(target.shard)
+    body = lines.encode([msgspec.structs.replace(message, move=target.move) for message in messages])
+    outcome = yield from place(queue, log, target.base, body, marked(target.move), known_at=0.0)
+    if isinstance(outcome, Landed):
+        return True
+    assert isinstance(outcome, Taken)
+    other = Target(target.shard, max(outcome.end, (yield from tail(queue, log))), (yield NewId()))
+    register = yield from _change(queue, lambda before: _aimed(before, target, other))
+    if not any(other in each.targets for each in register.groups):
+        return False
+    return (yield from _place(queue, group, other, messages))
+
+
+def _change(queue: OpenQueue, change: Callable[[Later], Later]) -> Procedure[Later]:
+    queue.later = yield from update_document(Later, queue.keys.later_register, Later(), change)
+    return queue.later
+
+
+def _aimed(before: Later, target: Target, other: Target) -> Later:
+    groups = tuple(
+        msgspec.structs.replace(group, targets=tuple(other if each == target else each for each in group.targets))
+        for group in before.groups
+    )
+    if groups == before.groups:
+        return before
+    return msgspec.structs.replace(before, version=before.version + 1, groups=groups)
+
+
+def _without(before: Later, group: Group, now: float) -> Later:
+    groups = tuple(each for each in before.groups if each.names != group.names)
+    if groups == before.groups:
+        return before
+    recent = {name: at for name, at in before.finished.items() if at > now - FINISHED_SECONDS}
+    recent |= {name: round(now, 3) for name in group.names}
+    for name in list(recent)[: max(0, len(recent) - FINISHED_MAX)]:
+        del recent[name]
+    return msgspec.structs.replace(before, version=before.version + 1, groups=groups, finished=recent)

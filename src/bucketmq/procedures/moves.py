@@ -1,0 +1,129 @@
+"""Moves: messages on their way from one log into another, once each. To the dead letters, and back by a redrive.
+
+The head of the subscription they leave is the register of the move. First the target (a segment's key in the other log,
+and a number) is committed to the head, then the segment is created under that key, then the head forgets the move. A
+crash anywhere leaves a head that says what to do next, and whoever does it creates the same key with the same number,
+so the message arrives once. If somebody else's segment took the key, the head is given another target first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from bucketmq.bucket.port import Missing
+from bucketmq.log import segment as lines
+from bucketmq.log.documents import decode_failures
+from bucketmq.log.segment import time_text
+from bucketmq.procedures.append import Landed, Taken, marked, place, tail
+from bucketmq.procedures.commit import Desk, commit
+from bucketmq.procedures.opened import OpenQueue
+from bucketmq.procedures.parts import read_span
+from bucketmq.procedures.queues import dead_queue, origin_queue
+from bucketmq.procedures.requests import NewId, Now, Procedure
+from bucketmq.procedures.routing import shard_of
+from bucketmq.procedures.verbs import get
+from bucketmq.queue.claiming import LOST_WORKER
+from bucketmq.queue.commands import Aim, Moved, Noted
+from bucketmq.queue.head import Moving, Target
+from bucketmq.queue.message import Died, Failure, Message
+from bucketmq.queue.settings import DEAD_SUFFIX
+
+replace = msgspec.structs.replace
+
+PATIENCE_SECONDS = 10.0
+"""A move that is older than this is finished by whoever sees it; a younger one is left to who began it."""
+
+
+def finish_moves(desk: Desk, *, own: bool) -> Procedure[int]:
+    """Carry out the moves that the head lists; returns how many messages arrived.
+
+    `own` says that this process began them. Per group of messages: one PUT of the segment, two commits of the head.
+    """
+    now = yield Now()
+    moving = desk.head.moving if desk.head else ()
+    if not any(own or entry.since < now - PATIENCE_SECONDS for entry in moving):
+        return 0
+    from_dead = desk.queue.name.endswith(DEAD_SUFFIX)
+    there = yield from origin_queue(desk.queue) if from_dead else dead_queue(desk.queue)
+    yield from _aim(desk, there)
+    arrived = 0
+    assert desk.head is not None
+    targets = sorted({entry.target for entry in desk.head.moving if entry.target is not None}, key=lambda t: t.move)
+    for target in targets:
+        arrived += yield from _finish(desk, there, target)
+    return arrived
+
+
+def _aim(desk: Desk, there: OpenQueue) -> Procedure[None]:
+    """Give every move that has none a target: the end of a shard of the other log."""
+    assert desk.head is not None
+    fresh = [entry for entry in desk.head.moving if entry.target is None]
+    by_shard: dict[int, list[int]] = {}
+    for entry in fresh:
+        message = (yield from read_span(desk.queue, desk.log, entry.span))[0]
+        by_shard.setdefault(shard_of(there.settings.shards, message.key, entry.span.start), []).append(entry.span.start)
+    commands = []
+    for shard, starts in by_shard.items():
+        target = Target(shard, (yield from tail(there, there.log(shard))), (yield NewId()))
+        commands.append(Aim(tuple(starts), None, target))
+    if commands:
+        yield from commit(desk, *commands)
+
+
+def _finish(desk: Desk, there: OpenQueue, target: Target) -> Procedure[int]:
+    log = there.log(target.shard)
+    while True:
+        entries = [entry for entry in (desk.head.moving if desk.head else ()) if entry.target == target]
+        if not entries:
+            return 0
+        messages = yield from _letters(desk, entries, target)
+        # The target may have been committed long ago, so trimming may have passed it: known_at says "check".
+        outcome = yield from place(there, log, target.base, lines.encode(messages), marked(target.move), known_at=0.0)
+        match outcome:
+            case Landed():
+                yield from commit(desk, Moved(target))
+                return len(messages)
+            case Taken(end):
+                other = Target(target.shard, max(end, (yield from tail(there, log))), (yield NewId()))
+                starts = tuple(entry.span.start for entry in entries)
+                (noted,) = yield from commit(desk, Aim(starts, target, other))
+                if not (isinstance(noted, Noted) and noted.changed):
+                    return 0
+                target = other
+
+
+def _letters(desk: Desk, entries: Iterable[Moving], target: Target) -> Procedure[list[Message]]:
+    """The messages as they will lie in the other log. The same entries always give the same bytes."""
+    letters: list[Message] = []
+    for entry in sorted(entries, key=lambda entry: entry.span.start):
+        messages = yield from read_span(desk.queue, desk.log, entry.span)
+        for place_in_span, message in enumerate(messages):
+            offset = entry.span.start + place_in_span
+            if desk.queue.name.endswith(DEAD_SUFFIX):
+                to = message.died.subscription if message.died else None
+                letters.append(replace(message, move=target.move, died=None, to=to))
+            else:
+                died = yield from _died(desk, entry, offset)
+                letters.append(replace(message, move=target.move, died=died, to=None))
+    return letters
+
+
+def _died(desk: Desk, entry: Moving, offset: int) -> Procedure[Died]:
+    failures: list[Failure] = []
+    for number, name in enumerate(entry.failed, start=1):
+        failures.append((yield from _failure(desk, name, number, offset)))
+    return Died(desk.subscription, desk.shard, offset, time_text(entry.since), entry.attempts, tuple(failures))
+
+
+def _failure(desk: Desk, name: str, attempt: int, offset: int) -> Procedure[Failure]:
+    if name.startswith(LOST_WORKER):
+        holder = name.removeprefix(LOST_WORKER)
+        return Failure(attempt, "the worker never reported back: its lease expired", None, holder)
+    found = yield from get(desk.queue.keys.failure(name))
+    if not isinstance(found, Missing):
+        for line in decode_failures(found.body, name):
+            if line.offset == offset and line.shard == desk.shard:
+                return line.failure
+    return Failure(attempt, "the record of this failure is gone")

@@ -1,0 +1,156 @@
+"""A queue as one process has it open: its keys, its settings, and what was learnt about it so far.
+
+Everything in here is a cache. Losing it costs requests, never truth: truth is in the bucket.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+from bucketmq.log.documents import Later
+from bucketmq.log.layout import QueueKeys
+from bucketmq.log.segment import LINES_BYTES_MAX, Segment
+from bucketmq.procedures.lane import Item, Lane
+from bucketmq.queue.settings import Settings
+
+Thing = TypeVar("Thing")
+
+SEGMENTS_BYTES_MAX = 64 << 20
+PARCEL_BYTES_MAX = LINES_BYTES_MAX
+
+
+class Parcel(Item):
+    """Lines of one send on their way into a shard. `base` is the offset of the first one, once it is known."""
+
+    __slots__ = ("base", "count", "first_id", "lines")
+
+    def __init__(self, lines: bytes, count: int, first_id: str) -> None:
+        super().__init__()
+        self.lines = lines
+        self.count = count
+        self.first_id = first_id
+        self.base = -1
+
+
+def _parcels_that_fit(parcels: list[Parcel]) -> int:
+    size, count = 0, 0
+    for parcel in parcels:
+        size += len(parcel.lines)
+        if count and size > PARCEL_BYTES_MAX:
+            break
+        count += 1
+    return count
+
+
+class ShardLog:
+    """What this process knows about the log of one shard."""
+
+    def __init__(self, keys: QueueKeys, shard: int) -> None:
+        self.keys = keys
+        self.shard = shard
+        self.tail: int | None = None
+        """The lowest offset not known to be taken."""
+        self.tail_at = 0.0
+        """When that was learnt, on the store's clock."""
+        self.lane: Lane[Parcel] = Lane(_parcels_that_fit)
+        self.since_hint = 0
+        """Segments passed since the hint was last written or read."""
+
+    def learn(self, tail: int, now: float) -> None:
+        """Somebody saw the log reach up to `tail`."""
+        if self.tail is None or tail > self.tail:
+            self.since_hint += 1
+            self.tail = tail
+        if tail == self.tail:
+            self.tail_at = max(self.tail_at, now)
+
+    def key(self, base: int) -> str:
+        return self.keys.segment(self.shard, base)
+
+
+class SegmentCache:
+    """The segments read last, bounded in bytes. Segments never change, so nothing here can be stale."""
+
+    def __init__(self, bytes_max: int = SEGMENTS_BYTES_MAX) -> None:
+        self._lock = threading.Lock()
+        self._segments: OrderedDict[str, Segment] = OrderedDict()
+        self._bytes = 0
+        self._bytes_max = bytes_max
+
+    def find(self, key: str) -> Segment | None:
+        with self._lock:
+            segment = self._segments.get(key)
+            if segment is not None:
+                self._segments.move_to_end(key)
+            return segment
+
+    def keep(self, key: str, segment: Segment) -> None:
+        with self._lock:
+            if key in self._segments:
+                return
+            self._segments[key] = segment
+            self._bytes += len(segment.body)
+            while self._bytes > self._bytes_max and len(self._segments) > 1:
+                _, dropped = self._segments.popitem(last=False)
+                self._bytes -= len(dropped.body)
+
+    def drop(self, key: str) -> None:
+        with self._lock:
+            dropped = self._segments.pop(key, None)
+            if dropped is not None:
+                self._bytes -= len(dropped.body)
+
+
+class OpenBucket:
+    """A bucket, open in one process. `holder` names the process in heads."""
+
+    def __init__(self, prefix: str, holder: str, *, lists_in_order: bool, local: bool) -> None:
+        self.prefix = prefix
+        self.holder = holder
+        self.lists_in_order = lists_in_order
+        self.local = local
+        self.queues: dict[str, OpenQueue] = {}
+
+
+class OpenQueue:
+    """One queue, open in one process."""
+
+    def __init__(self, bucket: OpenBucket, keys: QueueKeys, settings: Settings, settings_at: float) -> None:
+        self.bucket = bucket
+        self.keys = keys
+        self.settings = settings
+        self.settings_at = settings_at
+        self.stale = False
+        """Whether something was seen that the settings we have do not know: read them again before sending."""
+        self.holder = bucket.holder
+        self.lists_in_order = bucket.lists_in_order
+        self.segments = SegmentCache()
+        self.later: Later | None = None
+        self.later_check_at = 0.0
+        self.turn = 0
+        """Counts unkeyed sends, so that they go round the shards."""
+        self._logs: dict[int, ShardLog] = {}
+        self._lock = threading.Lock()
+        self._shared: dict[object, object] = {}
+
+    @property
+    def name(self) -> str:
+        return self.keys.queue
+
+    def log(self, shard: int) -> ShardLog:
+        found = self._logs.get(shard)
+        if found is None:
+            with self._lock:
+                found = self._logs.setdefault(shard, ShardLog(self.keys, shard))
+        return found
+
+    def shared(self, name: object, make: Callable[[], Thing]) -> Thing:
+        """The one thing of this name that all callers of this process share; made on first use."""
+        with self._lock:
+            if name not in self._shared:
+                self._shared[name] = make()
+            found: Thing = self._shared[name]  # type: ignore[assignment]  # one name, one type, by convention
+            return found

@@ -1,0 +1,277 @@
+"""Receive: claim messages of a subscription and read them; settle them later, many at a time.
+
+A claim costs one PUT of the head and, in steady state, one GET of the segment, which is read while the claim before it
+is being written. Settlements are gathered in the process and travel with the next claim, so receiving and settling a
+batch is one GET and one PUT.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from bucketmq.errors import LeaseLost
+from bucketmq.log.segment import Segment
+from bucketmq.procedures.append import read_segment, trim_mark
+from bucketmq.procedures.commit import Desk, Settlement, commit, load
+from bucketmq.procedures.parts import read_span
+from bucketmq.procedures.requests import Now, Procedure
+from bucketmq.queue.claiming import next_due
+from bucketmq.queue.commands import (
+    Ack,
+    Bury,
+    Claim,
+    Claimed,
+    Extend,
+    Extended,
+    Full,
+    Jump,
+    Known,
+    Nothing,
+    Redrive,
+    Release,
+    Retry,
+    Settle,
+)
+from bucketmq.queue.head import Head, Lease, Span
+from bucketmq.queue.message import Message
+
+log = logging.getLogger("bucketmq")
+
+SEGMENTS_PER_CLAIM = 32
+"""A claim looks at no more segments than this, so many tiny ones make it hand out fewer messages, not wait longer."""
+
+CLAIM_ROUNDS = 8
+HEAD_SECONDS = 5.0
+"""An idle process reads a head again after this long, to see leases that others let expire."""
+
+SHARED_SECONDS = 0.05
+SHARED_WINDOW_SECONDS = 30.0
+
+
+MakeSettle = Callable[[tuple[Span, ...], str], Settle]
+
+
+class Lot:
+    """The messages of one claim, in this process' hands under one lease."""
+
+    def __init__(self, desk: Desk, lease: Lease, lease_seconds: float, messages: list[Message]) -> None:
+        self.desk = desk
+        self.lease = lease.number
+        self.until = lease.until
+        self.lease_seconds = lease_seconds
+        self.messages = messages
+        self.held = lease.held
+        self.count = len(messages)
+        self.settled: set[int] = set()
+        """Offsets this process has settled, whether or not the bucket knows yet."""
+        self.engine: Any = None
+        """What a facade settles this lot with."""
+        self.lost = False
+        """Whether the bucket has told us that the lease is gone."""
+        self._acked: deque[int] = deque()
+        self._dirty = False
+
+    @property
+    def open(self) -> int:
+        """How many of them this process has not settled yet."""
+        return self.count - len(self.settled)
+
+    def places(self) -> list[tuple[int, int]]:
+        """The offset and the attempt of each message, in order."""
+        return [(offset, held.attempt) for held in self.held for offset in range(held.span.start, held.span.stop)]
+
+    def ack(self, offset: int) -> None:
+        """Note that the message is done; the next commit says so to the bucket."""
+        self.settled.add(offset)
+        self._acked.append(offset)
+        if not self._dirty:
+            self.mark()
+
+    def mark(self) -> None:
+        self._dirty = True
+        self.desk.dirty.append(self)
+
+    def hand_in(self) -> list[Settlement]:
+        self._dirty = False
+        offsets = [self._acked.popleft() for _ in range(len(self._acked))]
+        if not offsets:
+            return []
+        whole = len(offsets) == self.count
+        spans = tuple(held.span for held in self.held) if whole else self.spans_of(offsets)
+        return [Settlement((), lambda _: Ack(self.lease, spans), None, 0, self.note_lost)]
+
+    def settle(self, offset: int, attempt: int, make: MakeSettle, why: str | None) -> None:
+        """Note any other end of a message. `why` is kept in a failure record."""
+        self.settled.add(offset)
+        spans = self.spans_of([offset])
+        self.desk.settlements.append(
+            Settlement((offset,), lambda record: make(spans, record), why, attempt, self.note_lost)
+        )
+
+    def retry(self, offset: int, attempt: int, delay_seconds: float, why: str) -> None:
+        self.settle(offset, attempt, lambda spans, record: Retry(self.lease, spans, delay_seconds, record), why)
+
+    def bury(self, offset: int, attempt: int, why: str) -> None:
+        self.settle(offset, attempt, lambda spans, record: Bury(self.lease, spans, record), why)
+
+    def release(self, offset: int, attempt: int) -> None:
+        self.settle(offset, attempt, lambda spans, _: Release(self.lease, spans), None)
+
+    def redrive(self, offset: int, attempt: int) -> None:
+        self.settle(offset, attempt, lambda spans, _: Redrive(self.lease, spans), None)
+
+    def note_lost(self, spans: tuple[Span, ...]) -> None:
+        """The bucket said that these were not ours to settle any more."""
+        self.lost = True
+        self.desk.lost.append(self._lost_text())
+        offsets = ",".join(f"{span.start}-{span.stop - 1}" for span in spans[:5])
+        log.warning("action=lease_lost head=%s lease=%d offsets=%s", self.desk.key, self.lease, offsets)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if the bucket has said so already."""
+        if self.lost:
+            raise LeaseLost(self._lost_text())
+
+    def _lost_text(self) -> str:
+        return (
+            f"lease {self.lease} on {self.desk.key} is gone: it expired and its messages may be with somebody else; "
+            "stop working on them, and extend the lease or raise lease_seconds if the work takes longer"
+        )
+
+    def spans_of(self, offsets: Sequence[int]) -> tuple[Span, ...]:
+        """Offsets of this lot as spans, neighbours joined."""
+        bases = [held.span for held in self.held]
+        spans: list[Span] = []
+        at = 0
+        for offset in sorted(offsets):
+            while not bases[at].start <= offset < bases[at].stop:
+                at = (at + 1) % len(bases)
+            base = bases[at].base
+            if spans and spans[-1].stop == offset and spans[-1].base == base:
+                spans[-1] = Span(base, spans[-1].start, offset + 1)
+            else:
+                spans.append(Span(base, offset, offset + 1))
+        return tuple(spans)
+
+
+class Empty(msgspec.Struct, frozen=True):
+    """Nothing to hand out now. `due` is when something listed may become claimable."""
+
+    due: float | None
+
+
+Claimless = Empty | Full
+
+
+def claim(desk: Desk, limit: int, lease_seconds: float) -> Procedure[Lot | Claimless]:
+    """Claim up to `limit` messages of one shard and read them."""
+    for _ in range(CLAIM_ROUNDS):
+        head = yield from recent_head(desk)
+        known = yield from _known(desk, head, limit)
+        now = yield Now()
+        if not known and not _something_due(head, now):
+            return Empty(next_due(head))
+        ahead = known[-1].base + known[-1].count if known and _exhausts(head, known, limit) else None
+        command = Claim(desk.queue.holder, limit, lease_seconds, known)
+        outcome = (yield from commit(desk, command, ahead=ahead))[-1]
+        match outcome:
+            case Claimed(lease):
+                messages = yield from _read_held(desk, lease)
+                return Lot(desk, lease, lease_seconds, messages)
+            case Full():
+                return outcome
+            case Nothing(due=due):
+                if not known:
+                    return Empty(due)
+            case _:
+                raise AssertionError(outcome)
+    return Empty(None)
+
+
+def recent_head(desk: Desk) -> Procedure[Head]:
+    """The head as last seen; read again when that was long ago, or a moment ago while others commit to it too."""
+    now = yield Now()
+    age = now - desk.seen_at if desk.head is not None else HEAD_SECONDS * 2
+    if desk.head is not None and age <= (SHARED_SECONDS if _shared(desk, desk.head, now) else HEAD_SECONDS):
+        return desk.head
+    head = yield from load(desk)
+    low = (yield from trim_mark(desk.log)) if age > HEAD_SECONDS else 0
+    if low > head.segment:
+        yield from commit(desk, Jump(low))
+        assert desk.head is not None
+        head = desk.head
+    return head
+
+
+def _shared(desk: Desk, head: Head, now: float) -> bool:
+    """Whether another holder commits to this head these days: then a GET is cheaper than a refused PUT."""
+    me, since = desk.queue.holder, now - SHARED_WINDOW_SECONDS
+    return any(seen.at > since for name, seen in head.holders.items() if name != me)
+
+
+def _something_due(head: Head, now: float) -> bool:
+    due = next_due(head)
+    return due is not None and due <= now
+
+
+def _exhausts(head: Head, known: tuple[Known, ...], limit: int) -> bool:
+    """Whether this claim is likely to hand out all that is known, so that the next one needs the segment behind it."""
+    return known[-1].base + known[-1].count - head.next <= limit
+
+
+def _known(desk: Desk, head: Head, limit: int) -> Procedure[tuple[Known, ...]]:
+    """Segments from the head's position on, enough for `limit` messages."""
+    known: list[Known] = []
+    base, end = head.segment, head.next + limit
+    while base < end and len(known) < SEGMENTS_PER_CLAIM:
+        segment = yield from read_segment(desk.queue, desk.log, base)
+        if segment is None:
+            break
+        desk.log.learn(segment.end, (yield Now()))
+        known.append((yield from _describe(desk, segment)))
+        base = segment.end
+    return tuple(known)
+
+
+def _describe(desk: Desk, segment: Segment) -> Procedure[Known]:
+    """What the rules need to know about a segment for this subscription."""
+    ordered = desk.queue.settings.ordered
+    if not ordered and (segment.parts or not segment.special):
+        return Known(segment.base, segment.count)
+    messages = yield from read_span(desk.queue, desk.log, Span(segment.base, segment.base, segment.end))
+    skip = tuple(
+        segment.base + place
+        for place, message in enumerate(messages)
+        if message.fence is not None or message.to not in (None, desk.subscription)
+    )
+    keys = tuple(message.key for message in messages) if ordered else ()
+    return Known(segment.base, segment.count, skip, keys)
+
+
+def _read_held(desk: Desk, lease: Lease) -> Procedure[list[Message]]:
+    messages: list[Message] = []
+    for held in lease.held:
+        messages += yield from read_span(desk.queue, desk.log, held.span)
+    return messages
+
+
+def flush(desk: Desk) -> Procedure[None]:
+    """Commit the settlements that wait, if any. One PUT."""
+    if desk.settlements or desk.dirty:
+        yield from commit(desk)
+
+
+def extend(lot: Lot, lease_seconds: float) -> Procedure[float]:
+    """Make the lease last `lease_seconds` from now; returns until when, on the store's clock. One PUT."""
+    (outcome,) = yield from commit(lot.desk, Extend(lot.lease, lease_seconds))
+    if isinstance(outcome, Extended):
+        lot.until = outcome.until
+        return outcome.until
+    lot.lost = True
+    lot.check()
+    raise AssertionError(outcome)

@@ -1,0 +1,106 @@
+"""Raising the shard count while the queue is in use.
+
+In a plain queue this is one conditional write of the settings; producers and workers notice within
+`SETTINGS_SECONDS`. In an ordered queue a key may go to a new shard, and its messages there must not overtake those
+still waiting in the old one. So:
+
+ 1. The settings get the new count, and a note of the old one. Whoever reads them sends to the new shards; what lies in
+    these is not handed out yet.
+ 2. Each old shard gets a fence, a segment that is no message. A producer that does not know the new count collides with
+    the fence, reads the settings and finds the shard anew. So behind the fence no producer uses the old count.
+ 3. The settings get the offsets of the fences. A subscription hands out from the new shards once it has settled
+    everything before the fences.
+
+Whoever finds step 2 or 3 undone does it; a fence too many does no harm.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bucketmq.errors import Invalid
+from bucketmq.log import segment as lines
+from bucketmq.procedures.append import Landed, begins_with, place, tail
+from bucketmq.procedures.commit import Desk
+from bucketmq.procedures.opened import OpenBucket, OpenQueue
+from bucketmq.procedures.queues import change_settings, open_queue, reload_settings
+from bucketmq.procedures.receive import recent_head
+from bucketmq.procedures.requests import NewId, Now, Procedure
+from bucketmq.queue.message import Message
+from bucketmq.queue.settings import SHARDS_MAX, Fences, Settings
+
+replace = msgspec.structs.replace
+
+
+def use_queue(bucket: OpenBucket, name: str, options: dict[str, Any], *, create: bool = True) -> Procedure[OpenQueue]:
+    """Open a queue with these settings, raising its shard count if they ask for more."""
+    queue = yield from open_queue(bucket, name, options, create=create)
+    if options.get("shards", 0) > queue.settings.shards:
+        yield from raise_shards(queue, options["shards"])
+    return queue
+
+
+def raise_shards(queue: OpenQueue, shards: int) -> Procedure[Settings]:
+    """Raise the count to `shards`. One or two PUTs, in an ordered queue one more for each old shard."""
+    if not 1 <= shards <= SHARDS_MAX:
+        raise Invalid(f"shards must be 1 to {SHARDS_MAX}, not {shards}")
+
+    def change(before: Settings) -> Settings:
+        if shards < before.shards:
+            raise Invalid(f"the shard count can be raised but not lowered: it is {before.shards}")
+        if shards == before.shards:
+            return before
+        fences = (*before.fences, Fences(before.shards)) if before.ordered else before.fences
+        return replace(before, shards=shards, fences=fences)
+
+    yield from finish_raise(queue)
+    queue.settings = yield from change_settings(queue.keys, queue.settings, change)
+    yield from finish_raise(queue)
+    return queue.settings
+
+
+def finish_raise(queue: OpenQueue) -> Procedure[None]:
+    """Put up the fences that are missing and note where they stand."""
+    if not queue.settings.fences or queue.settings.fences[-1].at:
+        return
+    settings = yield from reload_settings(queue)
+    fences = settings.fences[-1]
+    if fences.at:
+        return
+    at = []
+    for shard in range(fences.shards_before):
+        at.append((yield from _put_fence(queue, shard, settings.shards)))
+
+    def note(before: Settings) -> Settings:
+        if not before.fences or before.fences[-1].at or before.shards != settings.shards:
+            return before
+        return replace(before, fences=(*before.fences[:-1], replace(before.fences[-1], at=tuple(at))))
+
+    queue.settings = yield from change_settings(queue.keys, settings, note)
+
+
+def _put_fence(queue: OpenQueue, shard: int, shards: int) -> Procedure[int]:
+    name = yield NewId()
+    fence = lines.encode([Message(name, lines.time_text((yield Now())), fence=shards)])
+    log = queue.log(shard)
+    while True:
+        base = yield from tail(queue, log)
+        if isinstance((yield from place(queue, log, base, fence, begins_with(name), known_at=log.tail_at)), Landed):
+            return base
+
+
+def open_shards(queue: OpenQueue, desks: dict[int, Desk]) -> Procedure[list[int]]:
+    """The shards a subscription may claim from: all of them, but in an ordered queue not those behind closed fences."""
+    settings = queue.settings
+    count = settings.shards
+    for fences in settings.fences:
+        if not fences.at:
+            yield from finish_raise(queue)
+            return list(range(fences.shards_before))
+        for shard, fence in enumerate(fences.at):
+            head = yield from recent_head(desks[shard])
+            if head.done_below <= fence:
+                return list(range(fences.shards_before))
+    return list(range(count))

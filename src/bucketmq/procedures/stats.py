@@ -1,0 +1,149 @@
+"""Stats: how a queue is doing, in a handful of requests however deep it is.
+
+For each shard: the tail (one GET when it is known), and for each subscription the head (one GET) and the time of its
+oldest unsettled segment (one LIST of one entry). Two LISTs for what is delayed and which subscriptions there are.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bucketmq.bucket.port import Missing
+from bucketmq.log.documents import decode_head
+from bucketmq.log.layout import due_of, head_of
+from bucketmq.procedures.append import fresh_tail
+from bucketmq.procedures.opened import OpenQueue
+from bucketmq.procedures.queues import dead_queue, reload_settings
+from bucketmq.procedures.requests import Now, Procedure
+from bucketmq.procedures.verbs import get, get_many, list_all, list_page
+from bucketmq.queue.head import Head
+from bucketmq.queue.settings import DEAD_SUFFIX, MAIN
+
+LATER_PAGES_MAX = 3
+
+
+class ShardStats(msgspec.Struct, frozen=True):
+    """One subscription's view of one shard."""
+
+    shard: int
+    tail: int
+    depth: int
+    in_flight: int
+    waiting: int
+    oldest_age_seconds: float | None
+
+
+class SubscriptionStats(msgspec.Struct, frozen=True):
+    """One subscription over all shards."""
+
+    name: str
+    depth: int
+    """Messages sent and not settled, those in flight and waiting for a retry included."""
+    in_flight: int
+    waiting: int
+    oldest_age_seconds: float | None
+    holders: int
+    """Processes that committed to its heads in the last minute."""
+    shards: tuple[ShardStats, ...]
+
+
+class QueueStats(msgspec.Struct, frozen=True):
+    """What `queue.stats()` answers. The plain numbers are those of the subscription `main`."""
+
+    queue: str
+    depth: int
+    in_flight: int
+    waiting: int
+    delayed: int
+    delayed_is_at_least: bool
+    """True when there are more delayed objects than were counted."""
+    dead: int
+    oldest_age_seconds: float | None
+    sent: int
+    """Offsets ever used, over all shards."""
+    shards: int
+    subscriptions: tuple[SubscriptionStats, ...]
+
+
+def stats(queue: OpenQueue) -> Procedure[QueueStats]:
+    settings = yield from reload_settings(queue)
+    shards = range(settings.shards)
+    tails = []
+    for shard in shards:
+        tails.append((yield from fresh_tail(queue, queue.log(shard))))
+    names = yield from _subscriptions(queue)
+    subscriptions = []
+    for name in names:
+        subscriptions.append((yield from _subscription(queue, name, tails)))
+    main = next(each for each in subscriptions if each.name == MAIN)
+    delayed, more = yield from _delayed(queue)
+    return QueueStats(
+        queue=queue.name,
+        depth=main.depth,
+        in_flight=main.in_flight,
+        waiting=main.waiting,
+        delayed=delayed,
+        delayed_is_at_least=more,
+        dead=(yield from _dead(queue)),
+        oldest_age_seconds=main.oldest_age_seconds,
+        sent=sum(tails),
+        shards=settings.shards,
+        subscriptions=tuple(subscriptions),
+    )
+
+
+def _subscriptions(queue: OpenQueue) -> Procedure[list[str]]:
+    entries, _ = yield from list_all(queue.keys.heads)
+    return sorted({head_of(entry.key)[0] for entry in entries} | {MAIN})
+
+
+def _subscription(queue: OpenQueue, name: str, tails: list[int]) -> Procedure[SubscriptionStats]:
+    keys = [queue.keys.head(name, shard) for shard in range(len(tails))]
+    heads = []
+    for key, found in zip(keys, (yield from get_many(keys)), strict=True):
+        heads.append(Head(0, 0) if isinstance(found, Missing) else decode_head(found.body, key))
+    now = yield Now()
+    shards = []
+    for shard, (head, tail) in enumerate(zip(heads, tails, strict=True)):
+        listed = head.held_count + head.waiting_count + head.moving_count
+        depth = max(0, tail - head.next) + listed
+        age = (yield from _age(queue, shard, head.needs_from, now)) if depth else None
+        shards.append(ShardStats(shard, tail, depth, head.held_count, head.waiting_count, age))
+    ages = [each.oldest_age_seconds for each in shards if each.oldest_age_seconds is not None]
+    holders = {holder for head in heads for holder, seen in head.holders.items() if seen.at > now - 60}
+    return SubscriptionStats(
+        name=name,
+        depth=sum(each.depth for each in shards),
+        in_flight=sum(each.in_flight for each in shards),
+        waiting=sum(each.waiting for each in shards),
+        oldest_age_seconds=max(ages, default=None),
+        holders=len(holders),
+        shards=tuple(shards),
+    )
+
+
+def _age(queue: OpenQueue, shard: int, base: int, now: float) -> Procedure[float | None]:
+    """The age of the oldest unsettled segment, without reading it where listing is cheap."""
+    log = queue.log(shard)
+    if queue.lists_in_order:
+        page = yield from list_page(log.keys.log(shard), after=log.key(base - 1) if base else "", limit=1)
+        return max(0.0, now - page.entries[0].stored_at) if page.entries else None
+    found = yield from get(log.key(base))
+    return None if isinstance(found, Missing) else max(0.0, now - found.stored_at)
+
+
+def _delayed(queue: OpenQueue) -> Procedure[tuple[int, bool]]:
+    """Delayed objects that are not due yet. One send of many messages with a delay is one object."""
+    entries, more = yield from list_all(queue.keys.laters, pages_max=LATER_PAGES_MAX)
+    now = yield Now()
+    return sum(1 for entry in entries if due_of(entry.key) > now - 60), more
+
+
+def _dead(queue: OpenQueue) -> Procedure[int]:
+    if queue.name.endswith(DEAD_SUFFIX):
+        return 0
+    dead = yield from dead_queue(queue)
+    tails = []
+    for shard in range(dead.settings.shards):
+        tails.append((yield from fresh_tail(dead, dead.log(shard))))
+    return (yield from _subscription(dead, MAIN, tails)).depth

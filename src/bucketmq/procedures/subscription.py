@@ -1,0 +1,222 @@
+"""A subscription: an independent reader of a queue. Where it begins, and receiving from all its shards with a wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from bucketmq.bucket.port import Missing, Written
+from bucketmq.errors import Invalid
+from bucketmq.log import documents
+from bucketmq.log.layout import base_of
+from bucketmq.procedures.append import fresh_tail, read_segment, trim_mark
+from bucketmq.procedures.commit import Desk
+from bucketmq.procedures.later import stage
+from bucketmq.procedures.moves import finish_moves
+from bucketmq.procedures.opened import OpenQueue, ShardLog
+from bucketmq.procedures.queues import refresh_settings
+from bucketmq.procedures.receive import Lot, claim, flush
+from bucketmq.procedures.requests import Chance, Create, Latch, Now, Procedure, Wait
+from bucketmq.procedures.shards import open_shards, raise_shards
+from bucketmq.procedures.verbs import Patience, get, list_page
+from bucketmq.queue.commands import Full
+from bucketmq.queue.head import Head
+from bucketmq.queue.settings import check_name
+
+POLL_FIRST_SECONDS = 0.02
+POLL_MAX_SECONDS = 5.0
+POLL_MAX_SECONDS_LOCAL = 0.25
+"""An idle receiver asks at most this seldom; see docs on cost."""
+
+STAY_LOTS = 16
+"""After this many lots in a row from one shard a receiver looks at the next one."""
+
+ADVICE_COMMITS = 50
+ADVICE_CONFLICTS = 0.3
+
+Start = str | float | Mapping[int, int]
+"""earliest, latest, a time in seconds since 1970, or an offset for each shard."""
+
+
+class OpenSubscription:
+    """One subscription of one queue, open in one process."""
+
+    def __init__(self, queue: OpenQueue, name: str) -> None:
+        self.queue = queue
+        self.name = check_name(name, "subscription")
+        self.desks: dict[int, Desk] = {}
+        self.shard = -1
+        self.stayed = 0
+        self.stop = Latch()
+        """Open to end waits early."""
+
+    def desk(self, shard: int) -> Desk:
+        found = self.desks.get(shard)
+        if found is None:
+            name = (self.name, shard)
+            found = self.desks.setdefault(shard, self.queue.shared(name, lambda: Desk(self.queue, self.name, shard)))
+        return found
+
+    def rates(self) -> tuple[int, int]:
+        """Commits made and races lost by this process."""
+        return sum(desk.commits for desk in self.desks.values()), sum(desk.conflicts for desk in self.desks.values())
+
+
+class Nobody(msgspec.Struct, frozen=True):
+    """Nothing was received. `full` says that too much is in flight already, not that the queue is empty."""
+
+    full: bool
+
+
+def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_seconds: float) -> Procedure[Lot | Nobody]:
+    """Claim up to `limit` messages from one of the shards; wait for some if there are none.
+
+    Per lot one PUT and, in steady state, one GET. While idle one GET for each shard, at first every 20 ms, then less
+    and less often.
+    """
+    if limit < 1:
+        raise Invalid(f"receive at least 1 message, not {limit}")
+    deadline = (yield Now()) + wait_seconds
+    pause = POLL_FIRST_SECONDS
+    while True:
+        found = yield from _try_shards(sub, limit, lease_seconds)
+        if isinstance(found, Lot):
+            return found
+        now = yield Now()
+        left = deadline - now
+        if left <= 0 or sub.stop.is_open:
+            yield from flush_all(sub)
+            return found[0]
+        most = POLL_MAX_SECONDS_LOCAL if sub.queue.bucket.local else POLL_MAX_SECONDS
+        chance = yield Chance()
+        due = found[1] - now if found[1] is not None else most
+        yield Wait(sub.stop, max(POLL_FIRST_SECONDS / 4, min(pause * (0.75 + chance / 2), left, max(due, 0.0))))
+        pause = min(pause * 2, most)
+
+
+def _try_shards(
+    sub: OpenSubscription, limit: int, lease_seconds: float
+) -> Procedure[Lot | tuple[Nobody, float | None]]:
+    yield from refresh_settings(sub.queue)
+    yield from stage(sub.queue)
+    full, due = False, None
+    for shard in (yield from _order(sub)):
+        desk = sub.desk(shard)
+        conflicts = desk.conflicts
+        found = yield from claim(desk, limit, lease_seconds)
+        yield from look_after(desk)
+        if isinstance(found, Lot):
+            sub.stayed = sub.stayed + 1 if sub.shard == shard else 1
+            sub.shard = shard
+            if desk.conflicts > conflicts or sub.stayed >= STAY_LOTS:
+                sub.shard, sub.stayed = shard + 1, 0
+            return found
+        full = full or isinstance(found, Full)
+        if found.due is not None:
+            due = found.due if due is None else min(due, found.due)
+    return Nobody(full), due
+
+
+def _order(sub: OpenSubscription) -> Procedure[list[int]]:
+    """The shards to try: the one that worked last first, then round. Where a race was lost, the next one is first."""
+    for shard in range(sub.queue.settings.shards):
+        sub.desk(shard)
+    shards = yield from open_shards(sub.queue, sub.desks)
+    if sub.shard < 0:
+        sub.shard = int((yield Chance()) * len(shards))
+    first = sub.shard % len(shards)
+    return shards[first:] + shards[:first]
+
+
+def look_after(desk: Desk) -> Procedure[None]:
+    """What a claim may have left to do: moves to the dead letters, and more shards if workers collide too often."""
+    if desk.head is not None and desk.head.moving:
+        own, desk.began_moves = desk.began_moves, False
+        yield from finish_moves(desk, own=own)
+    settings = desk.queue.settings
+    commits, conflicts = desk.recent
+    if commits < ADVICE_COMMITS:
+        return
+    desk.recent = 0, 0
+    if settings.shards < settings.shards_max and conflicts > ADVICE_CONFLICTS * commits:
+        yield from raise_shards(desk.queue, min(settings.shards * 2, settings.shards_max))
+
+
+def flush_all(sub: OpenSubscription) -> Procedure[None]:
+    """Commit all settlements of this subscription that wait, and finish what they began. One PUT for each shard."""
+    for desk in list(sub.desks.values()):
+        yield from flush(desk)
+        yield from look_after(desk)
+
+
+def begin(queue: OpenQueue, name: str, start: Start) -> Procedure[None]:
+    """Make the subscription if there is none, beginning at `start`. Shards that come later begin at their beginning."""
+    check_name(name, "subscription")
+    for shard in range(queue.settings.shards):
+        key = queue.keys.head(name, shard)
+        if isinstance((yield from get(key)), Missing):
+            next_, segment = yield from _position(queue, queue.log(shard), start)
+            yield from _create_head(key, Head(next_, segment))
+
+
+def _create_head(key: str, head: Head) -> Procedure[None]:
+    """Whoever is first decides where the subscription begins."""
+    patience = Patience(f"beginning {key}")
+    while True:
+        reply = yield Create(key, documents.encode(head))
+        if isinstance(reply, Written) or not isinstance((yield from get(key)), Missing):
+            return
+        yield from patience.again(reply)
+
+
+def _position(queue: OpenQueue, log: ShardLog, start: Start) -> Procedure[tuple[int, int]]:
+    if start == "earliest":
+        low = yield from trim_mark(log)
+        return low, low
+    if start == "latest":
+        tail = yield from fresh_tail(queue, log)
+        return tail, tail
+    if isinstance(start, str):
+        raise Invalid(f"start must be 'earliest', 'latest', a time or offsets by shard, not {start!r}")
+    if isinstance(start, Mapping):
+        return (yield from position_of_offset(queue, log, start.get(log.shard, 0)))
+    return (yield from position_of_time(queue, log, float(start)))
+
+
+def position_of_offset(queue: OpenQueue, log: ShardLog, offset: int) -> Procedure[tuple[int, int]]:
+    """The nearest existing offset at or after `offset`, and the base of its segment. Some LISTs."""
+    low = yield from trim_mark(log)
+    tail = yield from fresh_tail(queue, log)
+    wanted = min(max(offset, low), tail)
+    if wanted in (low, tail):
+        return wanted, wanted
+    base = yield from _last_base(log, lambda entry_base, _: entry_base <= wanted)
+    return wanted, base if base is not None else wanted
+
+
+def position_of_time(queue: OpenQueue, log: ShardLog, at: float) -> Procedure[tuple[int, int]]:
+    """The first segment stored at or after a time on the store's clock. Some LISTs."""
+    tail = yield from fresh_tail(queue, log)
+    low = yield from trim_mark(log)
+    before = yield from _last_base(log, lambda _, stored_at: stored_at < at)
+    if before is None:
+        return low, low
+    segment = yield from read_segment(queue, log, before)
+    base = max(low, segment.end if segment else tail)
+    return base, base
+
+
+def _last_base(log: ShardLog, before: Callable[[int, float], bool]) -> Procedure[int | None]:
+    """The highest base among the listed segments for which `before(base, stored_at)` holds."""
+    last: int | None = None
+    after = ""
+    while True:
+        page = yield from list_page(log.keys.log(log.shard), after=after)
+        for entry in page.entries:
+            base = base_of(entry.key)
+            if before(base, entry.stored_at) and (last is None or base > last):
+                last = base
+        if not page.more:
+            return last
+        after = max(entry.key for entry in page.entries)

@@ -1,0 +1,158 @@
+"""The five verbs with patience: the one retry loop for requests that may simply be repeated.
+
+`get`, `delete` and `list` change nothing by being repeated, so they are, with growing, jittered pauses, until the
+budget is spent. Conditional writes are never repeated here: what a refused or unknown write means is for the caller to
+find out by reading back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from bucketmq.bucket.port import Entry, Missing, Object, Page, Refused, Unknown, Written
+from bucketmq.errors import BucketMQError, Unavailable
+from bucketmq.log import documents
+from bucketmq.procedures.requests import (
+    Chance,
+    Create,
+    Delete,
+    Get,
+    List,
+    Now,
+    Pause,
+    Procedure,
+    Replace,
+    StoreRequest,
+    Together,
+)
+
+Document = TypeVar("Document")
+
+PATIENCE_SECONDS = 60.0
+"""How long one step tries before it gives up with `Unavailable`."""
+
+PAUSE_FIRST_SECONDS = 0.05
+PAUSE_MAX_SECONDS = 5.0
+PAGE = 1000
+
+
+class Patience:
+    """Counts the tries of one step: pauses longer and longer, then gives up."""
+
+    def __init__(self, what: str, seconds: float = PATIENCE_SECONDS) -> None:
+        self._what = what
+        self._seconds = seconds
+        self._since: float | None = None
+        self._pause = PAUSE_FIRST_SECONDS
+
+    def again(self, reason: object) -> Procedure[None]:
+        """Pause before the next try, or raise `Unavailable` when the budget is spent."""
+        now = yield Now()
+        if self._since is None:
+            self._since = now
+        if now - self._since >= self._seconds:
+            raise Unavailable(
+                f"{self._what}: no clear answer from the store within {self._seconds:.0f} s (last: {reason}); "
+                "check the connection and try again later"
+            )
+        chance = yield Chance()
+        yield Pause(self._pause * (0.5 + chance))
+        self._pause = min(self._pause * 2, PAUSE_MAX_SECONDS)
+
+
+def _patiently(request: StoreRequest, what: str) -> Procedure[object]:
+    patience = Patience(what)
+    while True:
+        try:
+            reply = yield request
+        except Unavailable as error:
+            yield from patience.again(error)
+        else:
+            return reply
+
+
+def get(key: str) -> Procedure[Object | Missing]:
+    reply = yield from _patiently(Get(key), f"reading {key}")
+    assert isinstance(reply, Object | Missing)
+    return reply
+
+
+def delete(key: str) -> Procedure[None]:
+    yield from _patiently(Delete(key), f"deleting {key}")
+
+
+def list_page(prefix: str, *, after: str = "", limit: int = PAGE) -> Procedure[Page]:
+    reply = yield from _patiently(List(prefix, after, limit), f"listing {prefix}")
+    assert isinstance(reply, Page)
+    return reply
+
+
+def list_all(prefix: str, *, after: str = "", pages_max: int = 1_000_000) -> Procedure[tuple[list[Entry], bool]]:
+    """Every entry of at most `pages_max` pages, and whether there are more."""
+    entries: list[Entry] = []
+    for _ in range(pages_max):
+        page = yield from list_page(prefix, after=after)
+        entries += page.entries
+        if not page.more:
+            return entries, False
+        after = max(entry.key for entry in page.entries)
+    return entries, True
+
+
+def get_many(keys: Sequence[str]) -> Procedure[list[Object | Missing]]:
+    """Several objects at once; those that failed are asked for again one by one."""
+    if len(keys) == 1:
+        return [(yield from get(keys[0]))]
+    replies = yield Together(tuple(Get(key) for key in keys))
+    found: list[Object | Missing] = []
+    for key, reply in zip(keys, replies, strict=True):
+        if isinstance(reply, Unavailable):
+            found.append((yield from get(key)))
+        elif isinstance(reply, BucketMQError):
+            raise reply
+        else:
+            found.append(reply)
+    return found
+
+
+def get_document(kind: type[Document], key: str) -> Procedure[tuple[Document, Object] | None]:
+    """The document at `key` and the object it came from, or None where there is none yet."""
+    found = yield from get(key)
+    if isinstance(found, Missing):
+        return None
+    return documents.decode(kind, found.body, key), found
+
+
+def create_named(key: str, body: bytes) -> Procedure[None]:
+    """Create an object whose name nobody else uses: whoever is refused finds their own earlier attempt."""
+    patience = Patience(f"writing {key}")
+    while True:
+        reply: Written | Refused | Unknown = yield Create(key, body)
+        if isinstance(reply, Written):
+            return
+        if not isinstance((yield from get(key)), Missing):
+            return
+        yield from patience.again(reply)
+
+
+def update_document(
+    kind: type[Document], key: str, empty: Document, change: Callable[[Document], Document]
+) -> Procedure[Document]:
+    """Replace a document by `change` of it until that holds; returns what holds.
+
+    `change` must be repeatable: applied to a state that already has the change it returns that state unchanged, so a
+    write whose reply was lost is recognised by reading back.
+    """
+    patience = Patience(f"updating {key}")
+    while True:
+        current = yield from get_document(kind, key)
+        before = empty if current is None else current[0]
+        after = change(before)
+        if after == before and current is not None:
+            return after
+        body = documents.encode(after)
+        reply = yield (Create(key, body) if current is None else Replace(key, body, current[1].version))
+        if isinstance(reply, Written):
+            return after
+        yield from patience.again(reply)

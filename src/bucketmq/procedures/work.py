@@ -1,0 +1,200 @@
+"""A worker: receives, has a handler called for each delivery, and settles by what the handler returns.
+
+One procedure fetches, `concurrency` others handle. Exceptions become retries with the traceback kept. When told to stop
+it finishes what is in hand, releases what was fetched and not begun, and hands everything in.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from bucketmq import outcomes
+from bucketmq.errors import BucketMQError, Invalid, LeaseLost
+from bucketmq.procedures.keeper import Keeper
+from bucketmq.procedures.receive import Lot
+from bucketmq.procedures.requests import Call, Chance, Latch, Now, Pause, Procedure, Spawn, Wait
+from bucketmq.procedures.subscription import Nobody, OpenSubscription, flush_all, receive
+from bucketmq.procedures.trim import trim
+
+WAIT_SECONDS = 20.0
+FAULT_PAUSE_SECONDS = 1.0
+TRIM_SECONDS = 300.0
+TRACEBACK_CHARS = 3_500
+
+log = logging.getLogger("bucketmq")
+
+
+class Piece:
+    """One delivery of a lot, in a worker's hands."""
+
+    __slots__ = ("attempt", "delivery", "lot", "offset")
+
+    def __init__(self, lot: Lot, offset: int, attempt: int, delivery: Any) -> None:
+        self.lot = lot
+        self.offset = offset
+        self.attempt = attempt
+        self.delivery = delivery
+
+
+class Work:
+    """The state of one running worker."""
+
+    def __init__(
+        self,
+        subscription: OpenSubscription,
+        keeper: Keeper,
+        handler: Callable[[Any], Any],
+        wrap: Callable[[Lot], Procedure[list[Any]]],
+        *,
+        concurrency: int,
+        lease_seconds: float,
+        stop_when_empty: bool,
+    ) -> None:
+        if concurrency < 1:
+            raise Invalid(f"concurrency must be at least 1, not {concurrency}")
+        self.subscription = subscription
+        self.keeper = keeper
+        self.handler = handler
+        self.wrap = wrap
+        self.concurrency = concurrency
+        self.lease_seconds = lease_seconds
+        self.stop_when_empty = stop_when_empty
+        self.waiting: deque[Piece] = deque()
+        self.busy: set[int] = set()
+        """The numbers of the handlers that have something in hand."""
+        self.runners = set(range(concurrency))
+        """The numbers of the handlers that have not ended."""
+        self.hungry = Latch()
+        """Opens when a handler finds nothing to do."""
+        self.fed = Latch()
+        """Opens when there is something to do, or nothing more to come."""
+        self.ending = False
+        self.ended = Latch()
+
+    def stop(self) -> None:
+        """Finish what is in hand, release the rest, end."""
+        self.ending = True
+        self.subscription.stop.open()
+        self._turn("hungry")
+        self._turn("fed")
+
+    def _turn(self, name: str) -> None:
+        """Open a latch and put a shut one in its place."""
+        latch = getattr(self, name)
+        setattr(self, name, Latch())
+        latch.open()
+
+
+def work(state: Work) -> Procedure[None]:
+    """Run the worker until it is stopped, or the queue is empty if it is to stop then."""
+    for number in range(state.concurrency):
+        yield Spawn(_runner(state, number), f"handler-{number}")
+    trim_at = (yield Now()) + TRIM_SECONDS * (yield Chance())
+    try:
+        while not state.ending:
+            latch = state.hungry
+            if state.waiting or len(state.busy) >= state.concurrency:
+                yield Wait(latch)
+                continue
+            yield from _fetch(state)
+            trim_at = yield from _maybe_trim(state, trim_at)
+    finally:
+        state.ending = True
+        state._turn("fed")
+    yield Wait(state.ended)
+    for piece in state.waiting:
+        piece.lot.release(piece.offset, piece.attempt)
+    yield from flush_all(state.subscription)
+
+
+def _fetch(state: Work) -> Procedure[None]:
+    """Get the next lot. A store that fails is asked again later; a worker does not end because of it."""
+    wait = 0.0 if state.stop_when_empty or state.busy else WAIT_SECONDS
+    try:
+        found = yield from receive(
+            state.subscription, state.concurrency * 2, wait_seconds=wait, lease_seconds=state.lease_seconds
+        )
+        if isinstance(found, Nobody):
+            if state.stop_when_empty and not state.busy:
+                state.ending = True
+            elif state.busy:
+                yield Wait(state.hungry, FAULT_PAUSE_SECONDS)
+            return
+        deliveries = yield from state.wrap(found)
+    except BucketMQError as error:
+        log.warning("action=receive_failed queue=%s kind=%s %s", state.subscription.queue.name, error.kind, error)
+        yield Pause(FAULT_PAUSE_SECONDS)
+        return
+    state.keeper.keep_alive(found)
+    for (offset, attempt), delivery in zip(found.places(), deliveries, strict=True):
+        state.waiting.append(Piece(found, offset, attempt, delivery))
+    state._turn("fed")
+
+
+def _maybe_trim(state: Work, trim_at: float) -> Procedure[float]:
+    now: float = yield Now()
+    if now < trim_at:
+        return trim_at
+    try:
+        yield from trim(state.subscription.queue)
+    except BucketMQError as error:
+        log.warning("action=trim_failed queue=%s kind=%s %s", state.subscription.queue.name, error.kind, error)
+    return now + TRIM_SECONDS
+
+
+def _runner(state: Work, number: int) -> Procedure[None]:
+    try:
+        while True:
+            latch = state.fed  # before looking at anything it announces
+            if state.ending:
+                break
+            try:
+                piece = state.waiting.popleft()
+            except IndexError:
+                state._turn("hungry")
+                yield Wait(latch)
+                continue
+            state.busy.add(number)
+            try:
+                yield from _handle(state, piece)
+            finally:
+                state.busy.discard(number)
+    finally:
+        state.runners.discard(number)
+        state._turn("hungry")
+        if not state.runners:
+            state.ended.open()
+
+
+def _handle(state: Work, piece: Piece) -> Procedure[None]:
+    try:
+        outcome = yield Call(state.handler, piece.delivery)
+    except LeaseLost as error:
+        log.warning("action=lease_lost queue=%s %s", state.subscription.queue.name, error)
+        return
+    except Exception:
+        outcome = outcomes.Retry(traceback.format_exc()[-TRACEBACK_CHARS:])
+        log.warning("action=handler_failed queue=%s attempt=%d", state.subscription.queue.name, piece.attempt)
+    if piece.offset in piece.lot.settled:
+        return
+    yield from _settle(state, piece, outcome)
+
+
+def _settle(state: Work, piece: Piece, outcome: object) -> Procedure[None]:
+    lot = piece.lot
+    match outcome:
+        case outcomes.Retry(reason, delay_seconds):
+            if delay_seconds is None:
+                backoff = state.subscription.queue.settings.backoff
+                delay_seconds = backoff.seconds(piece.attempt, (yield Chance()))
+            lot.retry(piece.offset, piece.attempt, delay_seconds, reason)
+        case outcomes.Bury(reason):
+            lot.bury(piece.offset, piece.attempt, reason)
+        case outcomes.Release():
+            lot.release(piece.offset, piece.attempt)
+        case _:
+            lot.ack(piece.offset)

@@ -1,0 +1,491 @@
+"""The contract of `bucketmq.bucket.port` as tests: a store that passes them can hold queues.
+
+Subclass it in a test module and give it a store; pytest does the rest:
+
+```python
+class TestMyStore(StoreContract):
+    @pytest.fixture
+    def store(self):
+        return MyStore(...)
+```
+
+Each test names its line of the contract. Lines 6, 7 and 13 are about failures, which a healthy
+store does not show: the tests of each adapter cover them with a server that fails on purpose. Every test works under a
+prefix of its own, so one store serves them all.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import TypeVar
+
+import pytest
+
+from bucketmq.bucket.port import KEY_BYTES_MAX, Missing, Object, Refused, Store, Unknown, Version, Written
+from bucketmq.bucket.urls import open_store
+from bucketmq.errors import Invalid
+
+THREADS = 8
+PROCESSES = 3
+
+BODIES = {
+    "empty": b"",
+    "every byte": bytes(range(256)),
+    "line ends": b"\r\n\n\r\x00\xff\xfe",
+    "5 MB": bytes(range(251)) * (5_000_000 // 251 + 1),
+}
+
+ODD_KEYS = [
+    "Grüße/日本語/😀",
+    "with space/and+plus",
+    "percent%20/100%",
+    "marks/!$&'()*,;=:@~[]{}|^`\"<>#?",
+    ".hidden/..two/three...",
+    "/".join(["long" * 11] * 20)[:KEY_BYTES_MAX],
+]
+
+BAD_KEYS = [
+    "",
+    "/",
+    "/absolute",
+    "trailing/",
+    "a//b",
+    ".",
+    "..",
+    "../up",
+    "a/../../up",
+    "a/./b",
+    "back\\slash",
+    "new\nline",
+    "nul\x00",
+    "\x7f",
+    "\ud800",
+    "x" * (KEY_BYTES_MAX + 1),
+    "é" * (KEY_BYTES_MAX // 2 + 1),
+]
+
+Result = TypeVar("Result")
+
+
+class StoreContract:
+    """Tests that every store passes. Override `store`, and `url` where another process can open the same store."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        raise NotImplementedError("override the fixture `store`")
+
+    @pytest.fixture
+    def url(self) -> str | None:
+        """For `open_store` in another process; None where the store cannot be shared."""
+        return None
+
+    @pytest.fixture
+    def base(self) -> str:
+        """A prefix that no other test has."""
+        return f"contract/{uuid.uuid4().hex}"
+
+    # 1: get
+
+    @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+    def test_get_answers_what_was_written(self, store: Store, base: str, body: bytes) -> None:
+        """Contract 1."""
+        written = store.create(f"{base}/created", body)
+        assert isinstance(written, Written)
+        assert read(store, f"{base}/created").body == body
+
+        first = created(store, f"{base}/replaced", b"first")
+        assert isinstance(store.replace(f"{base}/replaced", body, first), Written)
+        assert read(store, f"{base}/replaced").body == body
+
+    def test_a_key_without_an_object_is_missing(self, store: Store, base: str) -> None:
+        """Contract 1."""
+        created(store, f"{base}/here", b"here")
+        for key in (f"{base}/there", f"{base}/no/such/place", base, f"{base}/her", f"{base}/here/below"):
+            assert store.get(key) == Missing(), key
+
+    def test_a_reader_never_sees_a_mixture_of_two_writes(self, store: Store, base: str) -> None:
+        """Contract 1."""
+        key, rounds = f"{base}/object", 30
+        # Every state is one byte repeated, in a length that tells which: a mixture or a prefix would show.
+        states = [bytes([65 + n % 26]) * (n % 7 * 40_000 + n) for n in range(rounds)]
+        version = created(store, key, states[0])
+        done = threading.Event()
+
+        def watch() -> list[bytes]:
+            seen = []
+            while not done.is_set():
+                seen.append(read(store, key).body)
+            return seen
+
+        with ThreadPoolExecutor(2) as pool:
+            watchers = [pool.submit(watch) for _ in range(2)]
+            try:
+                for state in states[1:]:
+                    written = store.replace(key, state, version)
+                    assert isinstance(written, Written)
+                    version = written.version
+            finally:
+                done.set()
+            assert all(body in states for watcher in watchers for body in watcher.result())
+
+    # 2: create
+
+    def test_a_second_create_is_refused(self, store: Store, base: str) -> None:
+        """Contract 2."""
+        created(store, f"{base}/key", b"first")
+        assert store.create(f"{base}/key", b"second") == Refused()
+        assert store.create(f"{base}/key", b"first") == Refused()
+        assert read(store, f"{base}/key").body == b"first"
+
+    def test_a_key_can_be_created_again_after_a_delete(self, store: Store, base: str) -> None:
+        """Contract 2."""
+        created(store, f"{base}/key", b"first")
+        store.delete(f"{base}/key")
+        created(store, f"{base}/key", b"second")
+        assert read(store, f"{base}/key").body == b"second"
+
+    def test_of_many_threads_that_create_one_key_one_wins(self, store: Store, base: str) -> None:
+        """Contract 2."""
+        for wave in range(2):
+            keys = [f"{base}/{wave}-{n:02}" for n in range(25)]
+            race(store, {key: functools.partial(store.create, key) for key in keys})
+
+    @pytest.mark.timeout(120)
+    def test_of_many_processes_that_create_one_key_one_wins(self, store: Store, url: str | None, base: str) -> None:
+        """Contract 2."""
+        keys = [f"{base}/{n:02}" for n in range(30)]
+        winners = in_processes(url, create_all, [(keys, f"writer {n}") for n in range(PROCESSES)])
+        for key in keys:
+            names = [name for won in winners for winner_key, name in won if winner_key == key]
+            assert len(names) == 1
+            assert read(store, key).body == names[0].encode()
+
+    # 3: replace
+
+    def test_replace_takes_the_newest_version_only(self, store: Store, base: str) -> None:
+        """Contract 3."""
+        first = created(store, f"{base}/key", b"one")
+        second = store.replace(f"{base}/key", b"two", first)
+        assert isinstance(second, Written)
+        assert store.replace(f"{base}/key", b"three", first) == Refused()
+        assert read(store, f"{base}/key").body == b"two"
+        assert isinstance(store.replace(f"{base}/key", b"three", second.version), Written)
+
+    def test_replace_of_a_missing_key_is_refused(self, store: Store, base: str) -> None:
+        """Contract 3."""
+        version = created(store, f"{base}/other", b"body")
+        for key in (f"{base}/missing", f"{base}/no/such/place"):
+            assert store.replace(key, b"new", version) == Refused()
+            assert store.get(key) == Missing()
+
+    def test_replace_of_a_deleted_state_is_refused(self, store: Store, base: str) -> None:
+        """Contract 3."""
+        key = f"{base}/key"
+        for n in range(20):
+            version = created(store, key, b"old %02d" % n)
+            store.delete(key)
+            assert store.replace(key, b"new", version) == Refused()
+            assert store.get(key) == Missing()
+            created(store, key, b"now %02d" % n)  # same length, and soon after: the version must differ all the same
+            assert store.replace(key, b"new", version) == Refused()
+            store.delete(key)
+
+    def test_of_many_replaces_of_one_state_one_wins(self, store: Store, base: str) -> None:
+        """Contract 3."""
+        writes: dict[str, Callable[[bytes], object]] = {}
+        for n in range(20):
+            version = created(store, f"{base}/{n:02}", b"begin")
+            writes[f"{base}/{n:02}"] = functools.partial(store.replace, f"{base}/{n:02}", version=version)
+        race(store, writes)
+
+    def test_a_counter_of_many_threads_loses_no_count(self, store: Store, base: str) -> None:
+        """Contract 3."""
+        key = f"{base}/counter"
+        created(store, key, b"0 nobody")
+        at_once([functools.partial(count_up, store, key, f"thread-{n}", 20) for n in range(THREADS)])
+        assert read(store, key).body.split()[0] == str(THREADS * 20).encode()
+
+    @pytest.mark.timeout(120)
+    def test_a_counter_of_many_processes_loses_no_count(self, store: Store, url: str | None, base: str) -> None:
+        """Contract 3."""
+        key = f"{base}/counter"
+        created(store, key, b"0 nobody")
+        in_processes(url, count_up, [(key, f"process-{n}", 20) for n in range(PROCESSES)])
+        assert read(store, key).body.split()[0] == str(PROCESSES * 20).encode()
+
+    # 4: visible
+
+    def test_what_is_written_is_seen_at_once(self, store: Store, base: str) -> None:
+        """Contract 4."""
+        for n in range(20):
+            version = created(store, f"{base}/{n:02}", b"body %d" % n)
+            assert read(store, f"{base}/{n:02}").version == version
+            assert names(store, f"{base}/")[-1] == f"{base}/{n:02}"
+
+    def test_what_is_written_is_seen_in_another_process(self, store: Store, url: str | None, base: str) -> None:
+        """Contract 4."""
+        key = f"{base}/key"
+        version = created(store, key, b"written here")
+        assert in_processes(url, look, [(key,)]) == [(b"written here", version)]
+
+    # 5: refused
+
+    def test_a_refused_write_changes_nothing(self, store: Store, base: str) -> None:
+        """Contract 5."""
+        key = f"{base}/key"
+        stale = created(store, key, b"one")
+        assert isinstance(store.replace(key, b"two", stale), Written)
+        before = read(store, key)
+        assert store.create(key, b"three") == Refused()
+        assert store.replace(key, b"three", stale) == Refused()
+        assert store.replace(f"{base}/other", b"three", stale) == Refused()
+        assert read(store, key) == before
+        assert names(store, f"{base}/") == [key]
+
+    # 8: versions
+
+    def test_every_state_has_a_version_of_its_own(self, store: Store, base: str) -> None:
+        """Contract 8."""
+        key = f"{base}/key"
+        seen = [created(store, key, b"state 00")]
+        for n in range(1, 40):
+            written = store.replace(key, b"state %02d" % n, seen[-1])
+            assert isinstance(written, Written)
+            assert read(store, key).version == written.version
+            seen.append(written.version)
+        assert len(set(seen)) == len(seen)
+
+    # 9: delete
+
+    def test_deleting_twice_is_fine(self, store: Store, base: str) -> None:
+        """Contract 9."""
+        created(store, f"{base}/key", b"body")
+        store.delete(f"{base}/key")
+        store.delete(f"{base}/key")
+        store.delete(f"{base}/never/was")
+        assert store.get(f"{base}/key") == Missing()
+        assert names(store, f"{base}/") == []
+
+    def test_deleting_leaves_the_neighbours(self, store: Store, base: str) -> None:
+        """Contract 9."""
+        for name in ("a", "ab", "b/c", "b/d"):
+            created(store, f"{base}/{name}", b"body")
+        store.delete(f"{base}/a")
+        store.delete(f"{base}/b")  # a prefix of keys, and no object
+        store.delete(f"{base}/b/c")
+        assert names(store, f"{base}/") == [f"{base}/ab", f"{base}/b/d"]
+
+    # 10: list
+
+    def test_a_listing_has_key_size_and_time(self, store: Store, base: str) -> None:
+        """Contract 10."""
+        created(store, f"{base}/key", b"12345")
+        page = store.list(f"{base}/", after="", limit=10)
+        (entry,) = page.entries
+        assert (entry.key, entry.size_bytes, page.more) == (f"{base}/key", 5, False)
+        assert abs(entry.stored_at - read(store, f"{base}/key").stored_at) < 2
+
+    def test_a_listing_of_nothing_is_empty(self, store: Store, base: str) -> None:
+        """Contract 10."""
+        page = store.list(f"{base}/nothing/here/", after="", limit=10)
+        assert (page.entries, page.more) == ((), False)
+
+    def test_a_prefix_does_not_match_its_siblings(self, store: Store, base: str) -> None:
+        """Contract 10."""
+        for name in ("a/b/1", "a/b/c/2", "a/bc/3", "a/b.4", "a/5"):
+            created(store, f"{base}/{name}", b"")
+        assert names(store, f"{base}/a/b/") == [f"{base}/a/b/1", f"{base}/a/b/c/2"]
+
+    def test_an_empty_prefix_lists_everything(self, store: Store, base: str) -> None:
+        """Contract 10."""
+        created(store, f"{base}/key", b"")
+        assert f"{base}/key" in names(store, "")
+
+    def test_pages_follow_one_another_without_gap_or_repeat(self, store: Store, base: str) -> None:
+        """Contract 10."""
+        keys = [f"{base}/{n:04}" for n in range(25)]
+        for key in reversed(keys):
+            created(store, key, b"")
+        seen: list[str] = []
+        sizes = []
+        more = True
+        while more:
+            page = store.list(f"{base}/", after=seen[-1] if seen else "", limit=10)
+            seen += [entry.key for entry in page.entries]
+            sizes.append(len(page.entries))
+            more = page.more
+        assert seen == keys
+        assert sizes == [10, 10, 5]
+
+    def test_a_full_page_with_nothing_behind_it_says_so(self, store: Store, base: str) -> None:
+        """Contract 10."""
+        for n in range(5):
+            created(store, f"{base}/{n}", b"")
+        assert store.list(f"{base}/", after="", limit=5).more is False
+        assert store.list(f"{base}/", after="", limit=4).more is True
+
+    def test_after_need_not_be_a_key_that_exists(self, store: Store, base: str) -> None:
+        """Contract 10."""
+        for n in (1, 3, 5):
+            created(store, f"{base}/{n}", b"")
+        assert names(store, f"{base}/", after=f"{base}/2") == [f"{base}/3", f"{base}/5"]
+        assert names(store, f"{base}/", after=f"{base}/3") == [f"{base}/5"]
+        assert names(store, f"{base}/", after=f"{base}/9") == []
+        assert len(names(store, f"{base}/", after=f"{base}/")) == 3
+
+    def test_keys_of_one_level_are_in_byte_order(self, store: Store, base: str) -> None:
+        """Contract 10."""
+        keys = [f"{base}/{name}" for name in ("10", "2", "A", "Z", "_", "a", "b", "z", "é", "日", "😀")]
+        for key in reversed(keys):
+            created(store, key, b"")
+        assert names(store, f"{base}/") == keys == sorted(keys, key=str.encode)
+
+    def test_keys_of_several_levels_are_in_byte_order(self, store: Store, base: str) -> None:
+        """Contract 10."""
+        keys = [f"{base}/{name}" for name in ("x!1", "x-1/1", "x.1/1", "x/1", "x/2/3", "x/20", "x0")]
+        for key in reversed(keys):
+            created(store, key, b"")
+        assert names(store, f"{base}/") == keys == sorted(keys, key=str.encode)
+        for place, key in enumerate(keys):
+            assert names(store, f"{base}/", after=key) == keys[place + 1 :]
+
+    def test_a_listing_of_more_than_a_thousand_is_whole(self, store: Store, base: str) -> None:
+        """Contract 10."""
+        keys = [f"{base}/{n:05}" for n in range(1100)]
+        with ThreadPoolExecutor(THREADS) as pool:
+            assert all(isinstance(written, Written) for written in pool.map(lambda key: store.create(key, b""), keys))
+        page = store.list(f"{base}/", after="", limit=1099)
+        assert ([entry.key for entry in page.entries], page.more) == (keys[:1099], True)
+        page = store.list(f"{base}/", after=keys[99], limit=2000)
+        assert ([entry.key for entry in page.entries], page.more) == (keys[100:], False)
+
+    # 11: time
+
+    def test_stored_at_is_the_time_of_the_write(self, store: Store, base: str) -> None:
+        """Contract 11."""
+        begin = time.time()
+        written = store.create(f"{base}/key", b"body")
+        found = read(store, f"{base}/key")
+        # Servers round to seconds, and a clock may be a little off; nobody is off by an hour, or by a time zone.
+        assert begin - 5 < found.stored_at < time.time() + 5
+        assert isinstance(written, Written)
+        assert written.stored_at is None or written.stored_at == found.stored_at
+
+    # 12: keys
+
+    @pytest.mark.parametrize("name", ODD_KEYS)
+    def test_odd_keys_are_kept_as_they_are(self, store: Store, base: str, name: str) -> None:
+        """Contract 12."""
+        key = f"{base}/{name}"[:KEY_BYTES_MAX]
+        version = created(store, key, b"odd")
+        assert store.create(key, b"again") == Refused()
+        assert isinstance(store.replace(key, b"odder", version), Written)
+        assert read(store, key).body == b"odder"
+        assert names(store, f"{base}/") == [key]
+        store.delete(key)
+        assert names(store, f"{base}/") == []
+
+    @pytest.mark.parametrize("key", BAD_KEYS, ids=[repr(key[:12]) for key in BAD_KEYS])
+    def test_bad_keys_are_invalid_for_every_verb(self, store: Store, key: str) -> None:
+        """Contract 12."""
+        version = Version("any")
+        verbs: list[Callable[[], object]] = [
+            lambda: store.get(key),
+            lambda: store.create(key, b""),
+            lambda: store.replace(key, b"", version),
+            lambda: store.delete(key),
+        ]
+        for verb in verbs:
+            with pytest.raises(Invalid):
+                verb()
+
+    @pytest.mark.parametrize(
+        ("prefix", "after", "limit"), [("a", "", 1), ("../", "", 1), ("a/", "", 0), ("a/", "/b", 1)]
+    )
+    def test_bad_listings_are_invalid(self, store: Store, prefix: str, after: str, limit: int) -> None:
+        """Contract 10, 12."""
+        with pytest.raises(Invalid):
+            store.list(prefix, after=after, limit=limit)
+
+
+def created(store: Store, key: str, body: bytes) -> Version:
+    written = store.create(key, body)
+    assert isinstance(written, Written)
+    return written.version
+
+
+def read(store: Store, key: str) -> Object:
+    found = store.get(key)
+    assert isinstance(found, Object)
+    return found
+
+
+def names(store: Store, prefix: str, after: str = "") -> list[str]:
+    return [entry.key for entry in store.list(prefix, after=after, limit=10_000).entries]
+
+
+def race(store: Store, writes: Mapping[str, Callable[[bytes], object]]) -> None:
+    """For every key, `THREADS` writers with different bodies: at most one wins, and its body is what is there.
+
+    All keys at once, because a server may let those who lose one race wait for seconds.
+    """
+    runs = [(key, f"{key} from writer {n}".encode()) for key in writes for n in range(THREADS)]
+    answers = at_once([functools.partial(writes[key], body) for key, body in runs])
+    for key in writes:
+        of_key = [(body, answer) for (k, body), answer in zip(runs, answers, strict=True) if k == key]
+        won = [body for body, answer in of_key if isinstance(answer, Written)]
+        unclear = [body for body, answer in of_key if isinstance(answer, Unknown)]
+        assert len(won) <= 1, key
+        assert read(store, key).body in (won or unclear), key
+
+
+def count_up(store: Store, key: str, name: str, times: int) -> None:
+    """Add `times` to the counter at `key`. The name makes every state unlike any other, and tells whose it is."""
+    for n in range(times):
+        while True:
+            before = read(store, key)
+            body = b"%d %s-%d" % (int(before.body.split()[0]) + 1, name.encode(), n)
+            answer = store.replace(key, body, before.version)
+            if isinstance(answer, Written) or (isinstance(answer, Unknown) and read(store, key).body == body):
+                break
+
+
+def create_all(store: Store, keys: Sequence[str], name: str) -> list[tuple[str, str]]:
+    return [(key, name) for key in keys if isinstance(store.create(key, name.encode()), Written)]
+
+
+def look(store: Store, key: str) -> tuple[bytes, Version]:
+    found = read(store, key)
+    return found.body, found.version
+
+
+def at_once(calls: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Run every call in a thread of its own, all released in the same moment."""
+    gate = threading.Barrier(len(calls))
+
+    def go(call: Callable[[], Result]) -> Result:
+        gate.wait(30)
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(go, calls))
+
+
+def in_processes(url: str | None, work: Callable[..., Result], arguments: Sequence[tuple[object, ...]]) -> list[Result]:
+    """Run `work(store, *arguments)` in processes of their own, each with its own connection to the store."""
+    if url is None:
+        pytest.skip("this store cannot be shared between processes")
+    with ProcessPoolExecutor(len(arguments), multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(_work, [(url, work, one) for one in arguments]))
+
+
+def _work(task: tuple[str, Callable[..., Result], tuple[object, ...]]) -> Result:
+    url, work, arguments = task
+    store, _ = open_store(url)
+    return work(store, *arguments)

@@ -1,0 +1,188 @@
+"""Google's and Azure's answers in miniature: enough of each protocol to run the contract through the adapter.
+
+These show that the adapter speaks each dialect. That the clouds themselves keep the contract, they cannot show.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import threading
+from collections.abc import Iterator
+from email.utils import formatdate, parsedate_to_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+PAGE = 1000
+
+
+class Cloud(BaseHTTPRequestHandler):
+    """One bucket in memory. A subclass says which conditions hold and what a listing looks like."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # head and body in one packet, or the client waits for the second
+    bucket = "/bucket"
+    server: CloudServer
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        with self.server.lock:
+            refusal = self.refusal(self.server.objects.get(self.key))
+            if refusal is not None:
+                return self.answer(refusal)
+            self.server.objects[self.key] = (next(self.server.generations), body, formatdate(usegmt=True))
+            return self.answer(200, headers=self.marks(self.server.objects[self.key]))
+
+    def do_GET(self) -> None:
+        if self.path.startswith(self.bucket + "?"):
+            return self.list_keys()
+        with self.server.lock:
+            found = self.server.objects.get(self.key)
+        if found is None:
+            return self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+        return self.answer(200, found[1], headers=self.marks(found))
+
+    def do_DELETE(self) -> None:
+        with self.server.lock:
+            found = self.server.objects.pop(self.key, None)
+        self.answer(204 if found else 404)
+
+    def list_keys(self) -> None:
+        query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+        after = query.get(self.after_name, "")
+        token = query.get(self.token_name, "")
+        with self.server.lock:
+            keys = sorted(
+                key
+                for key in self.server.objects
+                if key.startswith(query.get("prefix", "")) and self.begins(key, after) and key > token
+            )
+            entries = "".join(self.entry(key, *self.server.objects[key]) for key in keys[:PAGE])
+        following = keys[PAGE - 1] if len(keys) > PAGE else ""
+        self.answer(200, self.listing(entries, escape(following)).encode())
+
+    def answer(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        self.send_response_only(status)
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    @property
+    def key(self) -> str:
+        return unquote(urlsplit(self.path).path.removeprefix(self.bucket + "/"))
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+    after_name: str
+    token_name: str
+
+    def refusal(self, found: tuple[int, bytes, str] | None) -> int | None:
+        raise NotImplementedError
+
+    def marks(self, found: tuple[int, bytes, str]) -> dict[str, str]:
+        return {"ETag": f'"{found[0]}"', "Last-Modified": found[2]}
+
+    def begins(self, key: str, after: str) -> bool:
+        return key > after
+
+    def entry(self, key: str, generation: int, body: bytes, date: str) -> str:
+        raise NotImplementedError
+
+    def listing(self, entries: str, following: str) -> str:
+        raise NotImplementedError
+
+
+class Google(Cloud):
+    after_name, token_name = "start-after", "continuation-token"
+
+    def refusal(self, found: tuple[int, bytes, str] | None) -> int | None:
+        wanted = self.headers["x-goog-if-generation-match"]
+        return None if wanted == str(found[0] if found else 0) else 412
+
+    def marks(self, found: tuple[int, bytes, str]) -> dict[str, str]:
+        # The hash is the same for all, so that only the generation can tell two states apart.
+        return {"ETag": '"hash"', "x-goog-generation": str(found[0]), "Last-Modified": found[2]}
+
+    def entry(self, key: str, generation: int, body: bytes, date: str) -> str:
+        return (
+            f"<Contents><Key>{escape(key)}</Key><Size>{len(body)}</Size><ETag>hash</ETag>"
+            f"<LastModified>{iso(date)}</LastModified></Contents>"
+        )
+
+    def listing(self, entries: str, following: str) -> str:
+        token = f"<NextContinuationToken>{following}</NextContinuationToken>" if following else ""
+        return f"<ListBucketResult>{entries}{token}</ListBucketResult>"
+
+
+class Azure(Cloud):
+    after_name, token_name = "startFrom", "marker"
+
+    def refusal(self, found: tuple[int, bytes, str] | None) -> int | None:
+        if self.headers["If-None-Match"] == "*":
+            return 409 if found else None
+        if found is None:
+            return 404
+        return None if self.headers["If-Match"] == f'"{found[0]}"' else 412
+
+    def begins(self, key: str, after: str) -> bool:
+        return key >= after  # Azure's startFrom includes the name itself
+
+    def entry(self, key: str, generation: int, body: bytes, date: str) -> str:
+        return (
+            f"<Blob><Name>{escape(key)}</Name><Properties><Content-Length>{len(body)}</Content-Length>"
+            f"<Content-Type>application/octet-stream</Content-Type><Etag>{generation}</Etag>"
+            f"<Last-Modified>{date}</Last-Modified></Properties></Blob>"
+        )
+
+    def listing(self, entries: str, following: str) -> str:
+        return f"<EnumerationResults><Blobs>{entries}</Blobs><NextMarker>{following}</NextMarker></EnumerationResults>"
+
+    def do_POST(self) -> None:
+        """A batch of deletes: requests inside a request."""
+        text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        parts = []
+        for number, path in enumerate(re.findall(r"^DELETE (\S+)", text, re.MULTILINE)):
+            key = unquote(urlsplit(path).path.removeprefix(self.bucket + "/"))
+            with self.server.lock:
+                status = (
+                    "202 Accepted" if self.server.objects.pop(key, None) else "404 The specified blob does not exist."
+                )
+            code = "" if status.startswith("202") else "x-ms-error-code: BlobNotFound\r\n"
+            parts.append(
+                f"--batch\r\nContent-Type: application/http\r\nContent-ID: {number}\r\n\r\n"
+                f"HTTP/1.1 {status}\r\n{code}x-ms-request-id: 1\r\n\r\n"
+            )
+        body = ("".join(parts) + "--batch--\r\n").encode()
+        self.answer(202, body, {"Content-Type": "multipart/mixed; boundary=batch"})
+
+
+class CloudServer(ThreadingHTTPServer):
+    request_queue_size = 512
+    daemon_threads = True
+
+    def __init__(self, dialect: type[Cloud]) -> None:
+        super().__init__(("127.0.0.1", 0), dialect)
+        self.lock = threading.Lock()
+        self.objects: dict[str, tuple[int, bytes, str]] = {}
+        self.generations = itertools.count(1)
+
+
+def iso(date: str) -> str:
+    return parsedate_to_datetime(date).isoformat().replace("+00:00", "Z")
+
+
+@contextlib.contextmanager
+def cloud(dialect: type[Cloud]) -> Iterator[str]:
+    """The endpoint of a running server."""
+    server = CloudServer(dialect)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -24,7 +24,7 @@ from bucketmq.engines.signals import StopOnSignal
 from bucketmq.procedures.api import BucketApi, DeadApi, QueueApi, SubscriptionApi, extend_now, settle_now
 from bucketmq.procedures.receive import Lot
 from bucketmq.procedures.redrive import Redriven
-from bucketmq.procedures.send import Receipt, outgoing
+from bucketmq.procedures.send import KeyOf, Receipt, letters
 from bucketmq.procedures.stats import QueueStats
 from bucketmq.procedures.trim import Trimmed
 from bucketmq.queue.settings import Settings
@@ -193,20 +193,23 @@ class Queue(Subscription):
         dedup_key: str | None = None,
     ) -> Receipt:
         """Send one message; returns when it is durable. One PUT, shared with other sends of this process."""
-        message = outgoing(body, key, headers, dedup_key)
-        return (await self._engine.run(self._api.send([message], delay_seconds, at)))[0]
+        message = letters([body], key, headers, dedup_key)
+        return (await self._engine.run(self._api.send(message, delay_seconds, at)))[0]
 
     async def send_many(
         self,
         bodies: Iterable[Any],
         *,
-        key: str | None = None,
+        key: KeyOf = None,
         headers: Mapping[str, str] | None = None,
         delay_seconds: float | None = None,
         at: object = None,
     ) -> list[Receipt]:
-        """Send many messages in one segment (one for each shard if keys say so). One PUT."""
-        messages = [outgoing(body, key, headers, None) for body in bodies]
+        """Send many messages in one segment, or one for each shard that their keys go to. One PUT each.
+
+        `key` is a key for all of them, or a function that finds the key of a body.
+        """
+        messages = letters(bodies, key, headers)
         return await self._engine.run(self._api.send(messages, delay_seconds, at))
 
     async def subscription(self, name: str, *, start: object = "earliest") -> Subscription:
@@ -292,7 +295,10 @@ class Delivery(deliveries.DeliveryData):
 
     async def ack(self, *, wait: bool = False) -> None:
         """Done with it."""
-        self._open().ack(self.offset)
+        lot = self._lot
+        if lot.lost or self.offset in lot.settled:
+            self._open()
+        lot.ack(self.offset)
         if wait:
             await self._engine.run(settle_now(self._lot))
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar, overload
 
+from msgspec import UNSET
+
 from bucketmq.errors import Invalid
 from bucketmq.procedures.api import write_receipt
 from bucketmq.procedures.browse import Seen, inline_body
@@ -16,9 +18,7 @@ from bucketmq.queue.message import Message
 class DeliveryData:
     """A message in your hands until its lease is over. Settle it: ack, retry, bury or release."""
 
-    __slots__ = ("_body", "_lot", "attempt", "message", "offset")
-    _body: Any
-    """Set only where the body was fetched from an object of its own."""
+    __slots__ = ("_lot", "attempt", "message", "offset")
 
     def __init__(self, lot: Lot, message: Message, offset: int, attempt: int) -> None:
         self._lot = lot
@@ -34,10 +34,12 @@ class DeliveryData:
     @property
     def body(self) -> Any:
         """The body as it was sent: a JSON value, text or bytes."""
-        try:
-            body = self._body
-        except AttributeError:
-            return inline_body(self.message)
+        message = self.message
+        if message.body is not UNSET:
+            return message.body
+        if message.body_at is None:
+            return inline_body(message)
+        body = self._lot.bodies[message.id]
         if isinstance(body, Exception):
             raise body
         return body
@@ -120,15 +122,11 @@ class Batch(Sequence[Kind], Generic[Kind]):
 
 def deliveries_of(kind: type[Kind], lot: Lot, bodies: dict[str, Any]) -> list[Kind]:
     """The deliveries of a lot, in order."""
-    made = [
+    lot.bodies = bodies
+    return [
         kind(lot, message, offset, attempt)
         for message, (offset, attempt) in zip(lot.messages, lot.places(), strict=True)
     ]
-    if bodies:
-        for delivery in made:
-            if delivery.id in bodies:
-                delivery._body = bodies[delivery.id]
-    return made
 
 
 class PeekedMessage:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from bucketmq.queue.commands import Ack, Bury, Claim, Claimed, Command, Known, Outcome, Redrive, Release, Retry, Settled
 from bucketmq.queue.head import Head, Lease, Span
 from bucketmq.queue.machine import apply
 from bucketmq.queue.policy import Policy
+
+# How fast an example runs on a busy machine says nothing about the code.
+settings.register_profile("bucketmq", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("bucketmq")
 
 
 class Shard:

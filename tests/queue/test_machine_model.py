@@ -504,6 +504,6 @@ class OrderedAgreement(Agreement):
 
 
 TestAnyOrder = Agreement.TestCase
-TestAnyOrder.settings = settings(max_examples=200, stateful_step_count=50, deadline=None, print_blob=True)
+TestAnyOrder.settings = settings(max_examples=200, stateful_step_count=50)
 TestOrdered = OrderedAgreement.TestCase
 TestOrdered.settings = TestAnyOrder.settings

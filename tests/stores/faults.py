@@ -31,10 +31,14 @@ def s3_error(status: int, code: str) -> Answer:
 
 
 class FaultServer:
-    """Answers every request with `behaviour` and keeps the heads of the requests, as text, in `requests`."""
+    """Answers every request with `behaviour` and keeps the heads of the requests, as text, in `requests`.
+
+    With `hangs_up` it closes the connection after each answer, without having said so.
+    """
 
     def __init__(self) -> None:
         self.behaviour: Answer | str = Answer(200)
+        self.hangs_up = False
         self.requests: list[str] = []
         self.stopped = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -60,6 +64,8 @@ class FaultServer:
                 match self.behaviour:
                     case Answer() as answer:
                         connection.sendall(answer.raw())
+                        if self.hangs_up:
+                            return
                     case "hang":
                         self.stopped.wait(30)
                         return

@@ -352,8 +352,8 @@ class _Directory:
         found = os.fstat(fd)
         self.identity = (found.st_dev, found.st_ino)
 
-    def __del__(self) -> None:
-        os.close(self.fd)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound: `os` may be gone at exit
+        close(self.fd)
 
 
 def _split(key: str) -> tuple[tuple[str, ...], str]:

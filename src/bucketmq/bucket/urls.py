@@ -7,8 +7,8 @@ the store; how AWS spreads its settings over files and variables belongs to `buc
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+import re
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import Store, check_key
@@ -49,24 +49,21 @@ def open_store(url: str, **options: object) -> tuple[Store, str]:
 
 def without_secrets(url: str) -> str:
     """`url` as it may be logged: no user, no password, no value of a secret option."""
-    if "://" not in url:
-        return url
-    head, mark, query = url.partition("?")
-    scheme, _, rest = head.partition("://")
-    place, slash, path = rest.partition("/")
-    shown = f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
-    pairs = [(n, "***" if n in SECRET_OPTIONS else v) for n, v in parse_qsl(query, keep_blank_values=True)]
-    return shown + mark + urlencode(pairs, safe="*/:")
+    return _SECRET.sub(r"\1***", _USER.sub("//", url))
+
+
+_USER = re.compile(r"//[^/?#&@]*@")
+_SECRET = re.compile(rf"((?:{'|'.join(sorted(SECRET_OPTIONS))})=)[^&#]*", re.IGNORECASE)
 
 
 def _split(url: str) -> tuple[str, str, str, dict[str, str]]:
     """Scheme, host, path and options. A text without '://' is a path, whatever characters it has."""
-    if not url:
-        raise Invalid(f"the URL is empty; use {EXAMPLES}")
+    if not url or "\0" in url:
+        raise Invalid(f"the URL is empty or has a zero byte; use {EXAMPLES}")
     if "://" not in url:
         if url.partition(":")[0].lower() in OPTIONS:
             raise Invalid(f"a URL needs '://' after {url.partition(':')[0]!r}; use {EXAMPLES}")
-        return "file", "", str(Path(url).expanduser().absolute()), {}
+        return "file", "", url, {}
     try:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))

@@ -68,9 +68,9 @@ class FailureLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Stamp(msgspec.Struct):
-    """The one field that documents of every format have."""
+    """The one field that documents of every format have; one without it is of the first."""
 
-    format: int = FORMAT
+    format: int = 1
 
 
 Document = TypeVar("Document")

@@ -43,14 +43,13 @@ class Parts(msgspec.Struct, frozen=True):
 class Segment:
     """One segment as read: its place, its bytes, and what has been decoded of them."""
 
-    __slots__ = ("_all", "_lines", "base", "body", "count", "parts")
+    __slots__ = ("_lines", "base", "body", "count", "parts")
 
     def __init__(self, base: int, body: bytes) -> None:
         self.base = base
         self.body = body
         self.parts: tuple[Part, ...] = ()
         self._lines: list[bytes] | None = None
-        self._all: list[Message] | None = None
         if not body.endswith(b"\n"):
             raise Corrupt(f"segment {base} does not end with a line feed: it is cut off or not a segment; restore it")
         if body.startswith(b'{"parts"'):
@@ -67,8 +66,13 @@ class Segment:
 
     @property
     def special(self) -> bool:
-        """Whether a line may be a fence or for one subscription only: a cheap look that may say yes too often."""
-        return b'"fence":' in self.body or b'"to":' in self.body
+        """Whether a line may be a fence or for one subscription only: a cheap look that may say yes too often.
+
+        A fence is alone in its segment, and lines for one subscription only come by moves, which mark every line, so
+        the first line tells.
+        """
+        first = self.body[: self.body.index(b"\n")]
+        return b'"fence":' in first or b'"move":' in first
 
     def first_line(self) -> Message | Parts:
         line = self.body[: self.body.index(b"\n")]
@@ -77,13 +81,11 @@ class Segment:
 
     def messages(self, start: int, stop: int) -> list[Message]:
         """The messages of offsets `start` to `stop`; not for segments of parts."""
-        if self._all is None and start == self.base and stop == self.end:
+        if start == self.base and stop == self.end:
             found = decode_lines(self.body, f"segment {self.base}")
             if len(found) != self.count:
                 raise Corrupt(f"segment {self.base} has {len(found)} messages in {self.count} lines; restore it")
-            self._all = found
-        if self._all is not None:
-            return self._all[start - self.base : stop - self.base]
+            return found
         if self._lines is None:
             self._lines = self.body.split(b"\n")
         chosen = self._lines[start - self.base : stop - self.base]
@@ -102,9 +104,19 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 def encode(messages: Iterable[Message]) -> bytes:
     """One line for each message, each ended by a line feed."""
     try:
-        return _encoder.encode_lines(messages)
+        data = _encoder.encode_lines(messages)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Invalid(f"the message cannot be written as JSON ({error}); send JSON values, text or bytes") from error
+    for line in long_lines(data, 2 * DEPTH_MAX):
+        _check_depth(line)
+    return data
+
+
+def long_lines(data: bytes, size_bytes: int) -> list[bytes]:
+    """The lines longer than this. Cheap where there are none, which is nearly always."""
+    if len(data) <= size_bytes:
+        return []
+    return [line for line in data.split(b"\n") if len(line) > size_bytes]
 
 
 def encode_parts(name: str, parts: Sequence[Part]) -> bytes:
@@ -124,9 +136,14 @@ def encode_body(value: Any) -> bytes:
         data = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Invalid(f"the body cannot be written as JSON ({error}); send JSON values, text or bytes") from error
+    _check_depth(data)
+    return data
+
+
+def _check_depth(data: bytes) -> None:
+    """What is nested too deep can be written but not read again, so it must not get into the log."""
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _deeper(data, DEPTH_MAX):
         raise Invalid(f"the body is nested deeper than {DEPTH_MAX}; flatten it, or send it as bytes")
-    return data
 
 
 def _deeper(data: bytes, depth: int) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -25,7 +25,7 @@ from bucketmq.procedures.probe import probe
 from bucketmq.procedures.queues import check_queue_name, dead_queue, list_queues, wanted_settings
 from bucketmq.procedures.receive import Lot, extend
 from bucketmq.procedures.requests import NewId, Now, Procedure, Spawn
-from bucketmq.procedures.send import Outgoing, Receipt, send
+from bucketmq.procedures.send import Letters, Receipt, send
 from bucketmq.procedures.shards import raise_shards, use_queue
 from bucketmq.procedures.subscription import Nobody, OpenSubscription, Start, begin, flush_all, look_after, receive
 from bucketmq.procedures.work import Work, work
@@ -92,10 +92,10 @@ class QueueApi:
     def settings(self) -> Procedure[Settings]:
         return (yield from self.open()).settings
 
-    def send(self, wanted: Iterable[Outgoing], delay_seconds: float | None, at: object) -> Procedure[list[Receipt]]:
+    def send(self, wanted: Letters, delay_seconds: float | None, at: object) -> Procedure[list[Receipt]]:
         queue = yield from self.open()
         delay = yield from _delay(delay_seconds, at)
-        return (yield from send(queue, list(wanted), delay))
+        return (yield from send(queue, wanted, delay))
 
     def raise_shards(self, shards: int) -> Procedure[Settings]:
         return (yield from raise_shards((yield from self.open()), shards))

@@ -39,12 +39,12 @@ LOOK_SECONDS_LOCAL = 0.5
 LOOK_SECONDS_UNUSED = 30.0
 
 
-def put_later(queue: OpenQueue, messages: list[Message], due: float, name: str) -> Procedure[None]:
-    """Keep the messages until `due`. One PUT; the first one of a process also makes sure that the register exists."""
+def put_later(queue: OpenQueue, data: bytes, due: float, name: str) -> Procedure[None]:
+    """Keep these lines until `due`. One PUT; the first one of a process also makes sure that the register exists."""
     if queue.later is None:
         queue.later = yield from update_document(Later, queue.keys.later_register, Later(), lambda before: before)
     second = ceil(due)
-    yield from create_named(queue.keys.later(second, name), lines.encode(messages))
+    yield from create_named(queue.keys.later(second, name), data)
     queue.later_check_at = min(queue.later_check_at, second)
 
 

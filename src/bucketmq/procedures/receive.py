@@ -69,6 +69,8 @@ class Lot:
         self.count = len(messages)
         self.settled: set[int] = set()
         """Offsets this process has settled, whether or not the bucket knows yet."""
+        self.bodies: dict[str, Any] = {}
+        """Large bodies by message id, fetched for a facade."""
         self.engine: Any = None
         """What a facade settles this lot with."""
         self.lost = False

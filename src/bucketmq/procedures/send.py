@@ -6,7 +6,8 @@ another place (`procedures.later`); a deduplication key adds one PUT (`procedure
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -29,7 +30,7 @@ HEADERS_BYTES_MAX = 64 << 10
 DELAY_SECONDS_MAX = 10 * 366 * 86400.0
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     """What a send answers: the message's id; where it lies, if it is in the log; whether it was there before."""
 
     id: str
@@ -38,23 +39,32 @@ class Receipt(msgspec.Struct, frozen=True):
     duplicate: bool = False
 
 
-class Outgoing(msgspec.Struct, frozen=True):
-    """One message as the caller gave it, checked."""
+class Letters(msgspec.Struct, frozen=True):
+    """Messages as a caller gave them, checked. `keys` has one for each body, or is empty."""
 
-    body: Any
-    key: str | None = None
+    bodies: list[Any]
+    keys: list[str | None]
     headers: dict[str, str] | None = None
     dedup_key: str | None = None
 
+    def key(self, place: int) -> str | None:
+        return self.keys[place] if self.keys else None
 
-def outgoing(body: Any, key: object, headers: object, dedup_key: object) -> Outgoing:
+
+KeyOf = str | Callable[[Any], str | None] | None
+"""A key for all messages, or a function that finds a body's key."""
+
+
+def letters(bodies: Iterable[Any], key: KeyOf, headers: object, dedup_key: object = None) -> Letters:
     """Check what a caller wants to send; `Invalid` says what is wrong with it."""
-    for name, text in (("key", key), ("dedup_key", dedup_key)):
+    listed = list(bodies)
+    keys = [] if key is None else [key(body) for body in listed] if callable(key) else [key] * len(listed)
+    for name, text in [("dedup_key", dedup_key), *(("key", each) for each in set(keys))]:
         if text is not None and (not isinstance(text, str) or not 0 < len(text) <= KEY_CHARS_MAX):
             raise Invalid(f"{name} must be text of 1 to {KEY_CHARS_MAX} characters, not {str(text)[:60]!r}")
         if isinstance(text, str) and not _is_unicode(text):
             raise Invalid(f"{name} has broken Unicode (a lone surrogate); encode it")
-    return Outgoing(body, key, _headers(headers), dedup_key)  # type: ignore[arg-type]  # checked above
+    return Letters(listed, keys, _headers(headers), dedup_key)  # type: ignore[arg-type]  # checked above
 
 
 def _headers(headers: object) -> dict[str, str] | None:
@@ -77,92 +87,102 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def send(queue: OpenQueue, wanted: Sequence[Outgoing], delay_seconds: float = 0.0) -> Procedure[list[Receipt]]:
+def send(queue: OpenQueue, wanted: Letters, delay_seconds: float = 0.0) -> Procedure[list[Receipt]]:
     """Send messages; returns when they are durable. Those for one shard arrive together or not at all."""
-    if not wanted:
+    if not wanted.bodies:
         return []
     if not 0 <= delay_seconds <= DELAY_SECONDS_MAX:
         raise Invalid(f"the delay must be 0 to {DELAY_SECONDS_MAX:.0f} seconds, not {delay_seconds}")
+    if delay_seconds > 0 and wanted.dedup_key is not None:
+        raise Invalid("a message cannot have both a delay and a dedup_key; choose one")
     name: str = yield NewId()
-    now = yield Now()
-    messages = yield from _build(queue, wanted, name, lines.time_text(now))
+    now: float = yield Now()
+    messages = _build(wanted, name, lines.time_text(now))
+    data = lines.encode(messages)
+    if lines.long_lines(data, queue.settings.inline_bytes_max):
+        messages = yield from _spill_large(queue, messages)
+        data = lines.encode(messages)
     if delay_seconds > 0:
-        if any(each.dedup_key is not None for each in wanted):
-            raise Invalid("a message cannot have both a delay and a dedup_key; choose one")
-        yield from put_later(queue, messages, now + delay_seconds, name)
+        yield from put_later(queue, data, now + delay_seconds, name)
         return [Receipt(message.id) for message in messages]
-    if any(each.dedup_key is not None for each in wanted):
-        return (yield from _send_deduplicated(queue, wanted, messages))
-    return (yield from _post_all(queue, messages))
+    if wanted.dedup_key is not None:
+        sent = yield from send_once(queue, wanted.dedup_key, messages[0])
+        return [Receipt(sent.id, sent.shard, sent.offset, sent.duplicate)]
+    return (yield from _post_all(queue, messages, data))
 
 
-def _build(queue: OpenQueue, wanted: Sequence[Outgoing], name: str, at: str) -> Procedure[list[Message]]:
-    messages = []
-    inline_bytes_max = queue.settings.inline_bytes_max
-    for place, each in enumerate(wanted):
-        id_ = name if len(wanted) == 1 else f"{name}-{place}"
-        body = each.body
-        if isinstance(body, bytes | bytearray | memoryview):
-            raw = bytes(body)
-            if len(raw) > inline_bytes_max:
-                messages.append((yield from _spill(queue, each, id_, at, raw, json=False)))
-            else:
-                messages.append(Message(id_, at, each.key, each.headers, body_base64=lines.to_base64(raw)))
-        elif _may_be_large(body) and len(raw := lines.encode_body(body)) > inline_bytes_max:
-            messages.append((yield from _spill(queue, each, id_, at, raw, json=True)))
-        else:
-            messages.append(Message(id_, at, each.key, each.headers, body))
-    return messages
+def _build(wanted: Letters, name: str, at: str) -> list[Message]:
+    headers = wanted.headers
+    if len(wanted.bodies) == 1:
+        return [_message(name, at, wanted.key(0), headers, wanted.bodies[0])]
+    keys = wanted.keys or repeat(None)
+    return [
+        _message(f"{name}-{place}", at, key, headers, body)
+        for place, (body, key) in enumerate(zip(wanted.bodies, keys, strict=False))
+    ]
 
 
-def _may_be_large(body: Any) -> bool:
-    """A cheap look, so that small bodies are encoded once: numbers cannot be large."""
-    return not isinstance(body, int | float | None)
+def _message(id_: str, at: str, key: str | None, headers: dict[str, str] | None, body: Any) -> Message:
+    if isinstance(body, bytes | bytearray | memoryview):
+        return Message(id_, at, key, headers, body_base64=lines.to_base64(bytes(body)))
+    return Message(id_, at, key, headers, body)
 
 
-def _spill(queue: OpenQueue, each: Outgoing, id_: str, at: str, raw: bytes, *, json: bool) -> Procedure[Message]:
-    if len(raw) > BODY_BYTES_MAX:
-        raise Invalid(
-            f"the body has {len(raw):,} bytes, more than {BODY_BYTES_MAX:,}; put it into the bucket and send its key"
-        )
-    yield from create_named(queue.keys.body(id_), raw)
-    return Message(id_, at, each.key, each.headers, body_at=BodyAt(f"bodies/{id_}", len(raw), json))
-
-
-def _send_deduplicated(
-    queue: OpenQueue, wanted: Sequence[Outgoing], messages: Sequence[Message]
-) -> Procedure[list[Receipt]]:
-    receipts: list[Receipt] = []
-    for each, message in zip(wanted, messages, strict=True):
-        if each.dedup_key is None:
-            receipts += yield from _post_all(queue, [message])
+def _spill_large(queue: OpenQueue, messages: list[Message]) -> Procedure[list[Message]]:
+    """Put every body that is too large for a line into an object of its own. One PUT each."""
+    spilled = []
+    for message in messages:
+        json = message.body_base64 is None
+        raw = lines.encode_body(message.body) if json else lines.from_base64(message.body_base64 or "", message.id)
+        if len(raw) <= queue.settings.inline_bytes_max:
+            spilled.append(message)
             continue
-        sent = yield from send_once(queue, each.dedup_key, message)
-        receipts.append(Receipt(sent.id, sent.shard, sent.offset, sent.duplicate))
+        if len(raw) > BODY_BYTES_MAX:
+            raise Invalid(f"the body has {len(raw):,} bytes, more than {BODY_BYTES_MAX:,}; send the key of an object")
+        yield from create_named(queue.keys.body(message.id), raw)
+        at = BodyAt(f"bodies/{message.id}", len(raw), json)
+        spilled.append(Message(message.id, message.at, message.key, message.headers, body_at=at))
+    return spilled
+
+
+def _post_all(queue: OpenQueue, messages: list[Message], data: bytes) -> Procedure[list[Receipt]]:
+    """Post each shard's messages together. A shard count raised in between is noticed, and the rest placed anew."""
+    queue.turn += 1
+    turn = queue.turn
+    left: Sequence[int] = range(len(messages))
+    receipts: list[Receipt] = [Receipt("")] * len(messages)
+    while left:
+        shards = (yield from refresh_settings(queue)).shards
+        by_shard = _by_shard(shards, messages, left, turn)
+        try:
+            for shard, places in by_shard.items():
+                chosen = data if len(places) == len(messages) else _lines_at(data, places)
+                base = yield from _post(queue, shard, messages[places[0]].id, len(places), chosen)
+                for step, place in enumerate(places):
+                    receipts[place] = Receipt(messages[place].id, shard, base + step)
+                by_shard = {**by_shard, shard: range(0)}
+        except Fenced:
+            left = [place for places in by_shard.values() for place in places]
+            continue
+        return receipts
     return receipts
 
 
-def _post_all(queue: OpenQueue, messages: Sequence[Message]) -> Procedure[list[Receipt]]:
-    queue.turn += 1
-    turn = queue.turn
-    receipts: dict[int, Receipt] = {}
-    while len(receipts) < len(messages):
-        settings = yield from refresh_settings(queue)
-        by_shard: dict[int, list[int]] = {}
-        for place, message in enumerate(messages):
-            if place not in receipts:
-                by_shard.setdefault(shard_of(settings.shards, message.key, turn), []).append(place)
-        try:
-            for shard, places in by_shard.items():
-                chosen = messages if len(places) == len(messages) else [messages[place] for place in places]
-                base = yield from _post(queue, shard, chosen)
-                for step, place in enumerate(places):
-                    receipts[place] = Receipt(messages[place].id, shard, base + step)
-        except Fenced:
-            continue
-    return [receipts[place] for place in range(len(messages))]
+def _by_shard(shards: int, messages: list[Message], places: Sequence[int], turn: int) -> dict[int, Sequence[int]]:
+    keys = {messages[place].key for place in places}
+    if len(keys) == 1 or shards == 1:
+        return {shard_of(shards, messages[places[0]].key, turn): places}
+    homes = {key: shard_of(shards, key, turn) for key in keys}
+    found: dict[int, list[int]] = {}
+    for place in places:
+        found.setdefault(homes[messages[place].key], []).append(place)
+    return dict(found)
 
 
-def _post(queue: OpenQueue, shard: int, messages: Sequence[Message]) -> Procedure[int]:
-    parcel = Parcel(lines.encode(messages), len(messages), messages[0].id)
-    return (yield from post(queue, queue.log(shard), parcel))
+def _lines_at(data: bytes, places: Sequence[int]) -> bytes:
+    every = data.split(b"\n")
+    return b"".join(every[place] + b"\n" for place in places)
+
+
+def _post(queue: OpenQueue, shard: int, first_id: str, count: int, data: bytes) -> Procedure[int]:
+    return (yield from post(queue, queue.log(shard), Parcel(data, count, first_id)))

@@ -40,7 +40,7 @@ class Died(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: tuple[Failure, ...] = ()
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One line. `body` is a JSON value; bytes are in `body_base64`; large ones lie at `body_at`."""
 
     id: str

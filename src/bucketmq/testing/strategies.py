@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the values of this library: JSON bodies, messages, settings, heads.
+"""Hypothesis strategies for the values of this library: JSON bodies, messages, settings, heads, and spoiled bytes.
 
 ```python
 from hypothesis import given
@@ -8,12 +8,13 @@ from bucketmq.testing import strategies
 def test_my_handler_takes_any_message(message): ...
 ```
 
-Everything drawn is valid: `log.segment` and `log.documents` write it and read the same value back, and heads keep the
+All values drawn are valid: `log.segment` and `log.documents` write it and read the same value back, and heads keep the
 rules of `queue.head`. This is the only module that needs Hypothesis (`pip install hypothesis`).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -27,6 +28,21 @@ from bucketmq.queue.settings import SHARDS_MAX, Backoff, Fences, Settings
 State = Literal["settled", "held", "waiting", "moving"]
 
 _OFFSET_MAX = 2**63 - 1
+_JSON_SCALAR = re.compile(rb'(?<=[:\[,])(?:-?[0-9.]+|null|true|false|"[^"\\]*")')
+_JSON_TOKENS = (
+    b"null",
+    b"-1",
+    b"0",
+    b"1e5",
+    b"1.5",
+    b'"x"',
+    b"[]",
+    b"{}",
+    b"true",
+    b"1" * 5000,
+    b"1e999",
+    b"[[0,0,1]]",
+)
 _HELD_WAITING_MOVING: tuple[State, ...] = ("held", "waiting", "moving")
 
 
@@ -206,3 +222,24 @@ def _moving(span: Span) -> st.SearchStrategy[Moving]:
         failed=_failed(),
         target=st.none() | targets(),
     )
+
+
+@st.composite
+def spoiled(draw: st.DrawFn, bodies: st.SearchStrategy[bytes]) -> bytes:
+    """Bytes that were JSON once: some changed, put in or cut out, the end lost, or one value replaced by another."""
+    body = draw(bodies)
+    at = draw(st.integers(0, len(body)))
+    match draw(st.sampled_from(("change", "insert", "cut", "truncate", "replace"))):
+        case "change":
+            return body[:at] + draw(st.binary(min_size=1, max_size=3)) + body[at + 1 :]
+        case "insert":
+            return body[:at] + draw(st.binary(max_size=3) | st.sampled_from((b"\n", b'"', b"{", b"]"))) + body[at:]
+        case "cut":
+            return body[:at] + body[at + draw(st.integers(1, 8)) :]
+        case "truncate":
+            return body[:at]
+    scalars = list(_JSON_SCALAR.finditer(body))
+    if not scalars:
+        return draw(st.sampled_from(_JSON_TOKENS))
+    scalar = draw(st.sampled_from(scalars))
+    return body[: scalar.start()] + draw(st.sampled_from(_JSON_TOKENS)) + body[scalar.end() :]

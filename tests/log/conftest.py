@@ -1,0 +1,8 @@
+"""Hypothesis without a stopwatch: how fast an example runs on a busy machine says nothing about the code."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("bucketmq", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("bucketmq")

@@ -145,6 +145,7 @@ class Subscription:
         handler: Callable[[Delivery], Any],
         *,
         concurrency: int = 1,
+        prefetch: int | None = None,
         lease_seconds: float | None = None,
         stop_when_empty: bool = False,
         signals: bool = True,
@@ -152,7 +153,8 @@ class Subscription:
         """Work until told to stop: SIGTERM or SIGINT finish what is in hand and release the rest.
 
         The handler may be plain or async. It returns nothing or an outcome (`Done`, `Retry`, `Bury`, `Release`); an
-        exception is a retry with its traceback kept. Leases are kept alive while it runs.
+        exception is a retry with its traceback kept. Leases are kept alive while it runs. `prefetch` messages are
+        claimed at a time, four for each handler by default.
         """
         with StopOnSignal(active=signals) as stop:
             await self._engine.run(
@@ -161,6 +163,7 @@ class Subscription:
                     self._deliveries,
                     stop.watch,
                     concurrency=concurrency,
+                    prefetch=prefetch,
                     lease_seconds=lease_seconds,
                     stop_when_empty=stop_when_empty,
                 )

@@ -5,7 +5,10 @@ Safe to use from many threads. A bucket does not survive a fork: connect again i
 
 from __future__ import annotations
 
+import atexit
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +20,7 @@ from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
 from bucketmq.procedures.api import BucketApi, DeadApi, QueueApi, SubscriptionApi, extend_now, settle_now
+from bucketmq.procedures.keeper import Keeper, hand_in_all
 from bucketmq.procedures.receive import Lot
 from bucketmq.procedures.redrive import Redriven
 from bucketmq.procedures.send import KeyOf, Receipt, letters
@@ -40,6 +44,13 @@ def connect(url: str, *, probe: bool = True, **options: Any) -> Bucket:
     return bucket
 
 
+def _flush_at_exit(engine: Blocking, keeper: weakref.ref[Keeper]) -> None:
+    """A program that ends without closing its bucket has its settlements handed in all the same."""
+    kept = keeper()
+    if kept is not None and not kept.stop.is_open:
+        engine.run(hand_in_all(kept))
+
+
 class Bucket:
     """A place for queues. Make one with `connect`."""
 
@@ -47,6 +58,8 @@ class Bucket:
         store = engine.hands.store
         self._engine = engine
         self._api = BucketApi(prefix, lists_in_order=store.lists_in_order, local=store.local, probe_first=probe)
+        self._at_exit = partial(_flush_at_exit, engine, weakref.ref(self._api.keeper))
+        atexit.register(self._at_exit)
 
     def open(self) -> None:
         """Probe the store now rather than at the first use."""
@@ -76,6 +89,7 @@ class Bucket:
 
     def close(self) -> None:
         """Hand in settlements that wait and stop the background work."""
+        atexit.unregister(self._at_exit)
         self._engine.run(self._api.close())
         self._engine.close()
 
@@ -135,6 +149,7 @@ class Subscription:
         handler: Callable[[Delivery], Any],
         *,
         concurrency: int = 1,
+        prefetch: int | None = None,
         lease_seconds: float | None = None,
         stop_when_empty: bool = False,
         signals: bool = True,
@@ -142,7 +157,8 @@ class Subscription:
         """Work until told to stop: SIGTERM or SIGINT finish what is in hand and release the rest.
 
         The handler may be plain or async. It returns nothing or an outcome (`Done`, `Retry`, `Bury`, `Release`); an
-        exception is a retry with its traceback kept. Leases are kept alive while it runs.
+        exception is a retry with its traceback kept. Leases are kept alive while it runs. `prefetch` messages are
+        claimed at a time, four for each handler by default.
         """
         with StopOnSignal(active=signals) as stop:
             self._engine.run(
@@ -151,6 +167,7 @@ class Subscription:
                     self._deliveries,
                     stop.watch,
                     concurrency=concurrency,
+                    prefetch=prefetch,
                     lease_seconds=lease_seconds,
                     stop_when_empty=stop_when_empty,
                 )

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -98,9 +99,12 @@ def test_no_text_breaks_a_line_in_two(body):
     assert found.messages(1, 2)[0].key == body
 
 
-@given(batches, st.sampled_from([Message("a", AT, to="audit"), Message("a", AT, fence=4)]))
-def test_a_segment_with_a_fence_or_a_message_for_one_subscription_is_special(messages, mark):
-    assert Segment(0, segment.encode([*messages, mark])).special
+@given(strategies.messages(), batches)
+def test_a_segment_that_was_moved_here_or_is_a_fence_is_special(first, others):
+    moved, fence = msgspec.structs.replace(first, move="m", fence=None), msgspec.structs.replace(first, fence=4)
+
+    assert Segment(0, segment.encode([moved, *others])).special
+    assert Segment(0, segment.encode([fence])).special
 
 
 def test_a_segment_of_plain_messages_is_not_special():
@@ -225,8 +229,11 @@ def nested(depth: int) -> object:
 
 def test_a_body_may_nest_as_deep_as_the_limit_and_no_deeper():
     assert segment.encode_body(nested(DEPTH_MAX))
+    assert segment.encode([Message("a", AT, body=nested(DEPTH_MAX))])
     with pytest.raises(Invalid, match="nested deeper"):
         segment.encode_body(nested(DEPTH_MAX + 1))
+    with pytest.raises(Invalid, match="nested deeper"):
+        segment.encode([Message("a", AT), Message("b", AT, body=nested(DEPTH_MAX + 1)), Message("c", AT)])
 
 
 def test_a_body_may_be_as_wide_as_it_likes_and_hold_brackets_as_text():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import multiprocessing
 import os
 import random
@@ -81,6 +82,79 @@ def _run_and_kill(root: Path, name: str, acknowledgements: int) -> Iterator[tupl
     for line in first + rest:
         key, sequence = line.split()
         yield key.decode(), int(sequence)
+
+
+def test_a_writer_killed_before_any_system_call_leaves_whole_objects(root: Path) -> None:
+    for step in itertools.count(1):
+        shutil.rmtree(root, ignore_errors=True)
+        store = FolderStore(root)
+        old = created(store, "a/head", b"old head")
+        created(store, "a/gone", b"gone soon")
+        acknowledged, killed = _killed_at(step, root, old)
+
+        survivor = FolderStore(root, lock_wait_seconds=1)
+        new = survivor.get("a/b/new")
+        assert new == Missing() or read(survivor, "a/b/new").body == b"new object"
+        assert isinstance(new, Object) or b"created" not in acknowledged
+        head = read(survivor, "a/head")
+        assert head.body == b"new head" if b"replaced" in acknowledged else head.body in (b"old head", b"new head")
+        gone = survivor.get("a/gone")
+        assert gone == Missing() or (b"deleted" not in acknowledged and read(survivor, "a/gone").body == b"gone soon")
+        assert set(names(survivor, "")) <= {"a/b/new", "a/head", "a/gone"}
+        assert isinstance(survivor.replace("a/head", b"next head", head.version), Written)
+        if not killed:
+            assert acknowledged == [b"created", b"replaced", b"deleted"]
+            break
+    assert step > 40
+
+
+_SYSTEM_CALLS = (
+    "open",
+    "close",
+    "write",
+    "read",
+    "stat",
+    "fstat",
+    "utime",
+    "fsync",
+    "link",
+    "rename",
+    "unlink",
+    "mkdir",
+)
+
+
+def _killed_at(step: int, root: Path, version: Version) -> tuple[list[bytes], bool]:
+    """Create, replace and delete in a child that is killed before its system call number `step`."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        say, calls = os.write, itertools.count(1)
+
+        def deadly(call: Callable[..., object]) -> Callable[..., object]:
+            def wrapped(*args: object, **kwargs: object) -> object:
+                if next(calls) == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return call(*args, **kwargs)
+
+            return wrapped
+
+        for name in _SYSTEM_CALLS:
+            setattr(os, name, deadly(getattr(os, name)))
+        folder._FDATASYNC = deadly(folder._FDATASYNC or os.fsync)  # type: ignore[assignment]
+        fcntl.flock = deadly(fcntl.flock)  # type: ignore[assignment]
+        store = FolderStore(root)
+        store.create("a/b/new", b"new object")
+        say(writer, b"created ")
+        store.replace("a/head", b"new head", version)
+        say(writer, b"replaced ")
+        store.delete("a/gone")
+        say(writer, b"deleted ")
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        acknowledged = pipe.read().split()
+    return acknowledged, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
 def test_leftovers_of_dead_writers_go_after_an_hour(root: Path, store: FolderStore) -> None:
@@ -192,6 +266,17 @@ def test_a_version_never_comes_back(store: FolderStore, monkeypatch: pytest.Monk
         assert read(store, "key").version == version
         seen.add(version)
     assert len(seen) == 200
+
+
+def test_a_version_does_not_come_back_after_a_delete(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without waiting for the disk, many files are made within one tick of the kernel's clock, often in the same inode.
+    monkeypatch.setattr(folder, "_flush", lambda fd: None)
+    monkeypatch.setattr(folder, "_flush_data", lambda fd: None)
+    seen = set()
+    for n in range(500):
+        seen.add(created(store, "key", b"%04d" % n))
+        store.delete("key")
+    assert len(seen) == 500
 
 
 def test_a_version_is_that_of_the_bytes_that_were_read(store: FolderStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections import OrderedDict
 from typing import assert_never
 
@@ -31,6 +32,7 @@ class Hands:
         self.clock = StoreClock(precision_seconds=0.0 if store.local else HTTP_DATE_SECONDS)
         self._random = random.SystemRandom()
         self._writes: OrderedDict[str, tuple[Version, float, float]] = OrderedDict()
+        self._lock = threading.Lock()
         self._pid = os.getpid()
 
     def check_process(self) -> None:
@@ -80,10 +82,12 @@ class Hands:
             if reply.stored_at is not None:
                 self.clock.observe(reply.stored_at, before, monotonic())
                 return
-            self._writes[request.key] = reply.version, before, monotonic()
-            while len(self._writes) > REMEMBERED_WRITES:
-                self._writes.popitem(last=False)
+            with self._lock:
+                self._writes[request.key] = reply.version, before, monotonic()
+                while len(self._writes) > REMEMBERED_WRITES:
+                    self._writes.popitem(last=False)
         elif isinstance(reply, Object) and isinstance(request, Get):
-            write = self._writes.pop(request.key, None)
+            with self._lock:
+                write = self._writes.pop(request.key, None)
             if write is not None and write[0] == reply.version:
                 self.clock.observe(reply.stored_at, write[1], write[2])

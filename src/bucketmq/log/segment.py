@@ -108,7 +108,7 @@ def encode(messages: Iterable[Message]) -> bytes:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Invalid(f"the message cannot be written as JSON ({error}); send JSON values, text or bytes") from error
     for line in long_lines(data, 2 * DEPTH_MAX):
-        _check_depth(line)
+        _check_depth(line, DEPTH_MAX + 1)  # the body lies one level deep in its line
     return data
 
 
@@ -136,13 +136,13 @@ def encode_body(value: Any) -> bytes:
         data = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Invalid(f"the body cannot be written as JSON ({error}); send JSON values, text or bytes") from error
-    _check_depth(data)
+    _check_depth(data, DEPTH_MAX)
     return data
 
 
-def _check_depth(data: bytes) -> None:
+def _check_depth(data: bytes, depth: int) -> None:
     """What is nested too deep can be written but not read again, so it must not get into the log."""
-    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _deeper(data, DEPTH_MAX):
+    if data.count(b"[") + data.count(b"{") > depth and _deeper(data, depth):
         raise Invalid(f"the body is nested deeper than {DEPTH_MAX}; flatten it, or send it as bytes")
 
 

@@ -18,7 +18,7 @@ from bucketmq.procedures import browse, redrive, stats, trim
 from bucketmq.procedures.append import fresh_tail
 from bucketmq.procedures.bodies import fetch_bodies
 from bucketmq.procedures.commit import commit
-from bucketmq.procedures.keeper import Keeper, keep
+from bucketmq.procedures.keeper import Keeper, hand_in_all, keep
 from bucketmq.procedures.lane import Once
 from bucketmq.procedures.opened import OpenBucket, OpenQueue
 from bucketmq.procedures.probe import probe
@@ -34,6 +34,8 @@ from bucketmq.queue.message import Message
 from bucketmq.queue.settings import MAIN, Settings, check_name
 
 PEEK_MAX = 1_000_000
+PREFETCH = 4
+"""A worker claims this many messages for each of its handlers at a time."""
 
 
 class BucketApi:
@@ -68,8 +70,7 @@ class BucketApi:
     def close(self) -> Procedure[None]:
         """Hand in every settlement that waits."""
         self.keeper.stop.open()
-        for subscription in self.keeper.subscriptions():
-            yield from flush_all(subscription)
+        yield from hand_in_all(self.keeper)
 
 
 class QueueApi:
@@ -214,6 +215,7 @@ class SubscriptionApi:
         started: Callable[[Work], None],
         *,
         concurrency: int,
+        prefetch: int | None,
         lease_seconds: float | None,
         stop_when_empty: bool,
     ) -> Procedure[None]:
@@ -231,6 +233,7 @@ class SubscriptionApi:
             handler,
             wrapped,
             concurrency=concurrency,
+            prefetch=prefetch if prefetch is not None else PREFETCH * concurrency,
             lease_seconds=lease_seconds if lease_seconds is not None else sub.queue.settings.lease_seconds,
             stop_when_empty=stop_when_empty,
         )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import msgspec
 
 from bucketmq.bucket.port import Missing
+from bucketmq.errors import NotFound
 from bucketmq.log.documents import decode_head
 from bucketmq.log.layout import due_of, head_of
 from bucketmq.procedures.append import fresh_tail
 from bucketmq.procedures.opened import OpenQueue
-from bucketmq.procedures.queues import dead_queue, reload_settings
+from bucketmq.procedures.queues import open_queue, reload_settings
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.verbs import get, get_many, list_all, list_page
 from bucketmq.queue.head import Head
@@ -142,7 +143,10 @@ def _delayed(queue: OpenQueue) -> Procedure[tuple[int, bool]]:
 def _dead(queue: OpenQueue) -> Procedure[int]:
     if queue.name.endswith(DEAD_SUFFIX):
         return 0
-    dead = yield from dead_queue(queue)
+    try:
+        dead = yield from open_queue(queue.bucket, queue.name + DEAD_SUFFIX, {}, create=False)
+    except NotFound:
+        return 0
     tails = []
     for shard in range(dead.settings.shards):
         tails.append((yield from fresh_tail(dead, dead.log(shard))))

@@ -20,6 +20,7 @@ from bucketmq.procedures.append import TRIM_GUARD_SECONDS, trim_mark
 from bucketmq.procedures.opened import OpenQueue, ShardLog
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.verbs import delete, get, list_all, list_page, update_document
+from bucketmq.queue.settings import MAIN
 
 FAILURES_KEEP_SECONDS = 30 * 86400.0
 PAGES_PER_TRIM = 20
@@ -54,10 +55,10 @@ def trim(queue: OpenQueue) -> Procedure[Trimmed]:
 
 
 def _needed(queue: OpenQueue) -> Procedure[dict[int, int]]:
-    """For each shard the lowest base that some subscription still reads. A shard nobody has read needs all of it."""
+    """For each shard the lowest base that some subscription still reads. A shard it has not read yet counts whole."""
     entries, _ = yield from list_all(queue.keys.heads)
     needed: dict[int, int] = {}
-    subscriptions: dict[str, set[int]] = {}
+    subscriptions: dict[str, set[int]] = {MAIN: set()} if queue.settings.main else {}
     for entry in entries:
         name, shard = head_of(entry.key)
         subscriptions.setdefault(name, set()).add(shard)

@@ -51,16 +51,18 @@ class Work:
         wrap: Callable[[Lot], Procedure[list[Any]]],
         *,
         concurrency: int,
+        prefetch: int,
         lease_seconds: float,
         stop_when_empty: bool,
     ) -> None:
-        if concurrency < 1:
-            raise Invalid(f"concurrency must be at least 1, not {concurrency}")
+        if concurrency < 1 or prefetch < 1:
+            raise Invalid(f"concurrency and prefetch must be at least 1, not {concurrency} and {prefetch}")
         self.subscription = subscription
         self.keeper = keeper
         self.handler = handler
         self.wrap = wrap
         self.concurrency = concurrency
+        self.prefetch = prefetch
         self.lease_seconds = lease_seconds
         self.stop_when_empty = stop_when_empty
         self.waiting: deque[Piece] = deque()
@@ -116,7 +118,7 @@ def _fetch(state: Work) -> Procedure[None]:
     wait = 0.0 if state.stop_when_empty or state.busy else WAIT_SECONDS
     try:
         found = yield from receive(
-            state.subscription, state.concurrency * 2, wait_seconds=wait, lease_seconds=state.lease_seconds
+            state.subscription, state.prefetch, wait_seconds=wait, lease_seconds=state.lease_seconds
         )
         if isinstance(found, Nobody):
             if state.stop_when_empty and not state.busy:

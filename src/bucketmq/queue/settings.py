@@ -65,6 +65,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """Messages older than this are dropped even if nobody settled them; 0 means never."""
     inline_bytes_max: int = 65536
     """Bodies larger than this get an object of their own."""
+    main: bool = True
+    """Whether the subscription `main` exists from the beginning, so that nothing goes before it was settled there."""
     in_flight_max: int = 10_000
     """Per shard and subscription: messages handed out or waiting for a retry."""
     fences: tuple[Fences, ...] = ()
@@ -83,6 +85,7 @@ TUNABLE = frozenset(
         "expire_seconds",
         "inline_bytes_max",
         "in_flight_max",
+        "main",
     }
 )
 

@@ -1,0 +1,51 @@
+"""Exit codes, and how an error is told: one line on standard error, or one JSON object there with `--json`."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+
+from bucketmq.errors import BucketMQError, Contended, Invalid, LeaseLost, Unavailable
+
+
+class Code(enum.IntEnum):
+    """What a script can tell from `$?`."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    EMPTY = 3
+    CONTENDED = 4
+    UNAVAILABLE = 5
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Code.OK: "it worked",
+    Code.ERROR: "it failed; standard error says why",
+    Code.USAGE: "the command is wrong as written",
+    Code.EMPTY: "there was nothing to receive, or nothing matched",
+    Code.CONTENDED: "the lease is lost, or too many others write at once",
+    Code.UNAVAILABLE: "the store did not answer; try again later",
+    Code.INTERRUPTED: "interrupted with Ctrl-C",
+}
+
+
+def code_of(error: BucketMQError) -> Code:
+    match error:
+        case Invalid():
+            return Code.USAGE
+        case LeaseLost() | Contended():
+            return Code.CONTENDED
+        case Unavailable():
+            return Code.UNAVAILABLE
+        case _:
+            return Code.ERROR
+
+
+def tell(kind: str, message: str, *, as_json: bool) -> None:
+    """Print an error. Always one line, whatever the message holds."""
+    text = " ".join(message.split())
+    line = json.dumps({"error": {"kind": kind, "message": text}}) if as_json else f"error ({kind}): {text}"
+    sys.stderr.write(line + "\n")

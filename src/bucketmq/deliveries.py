@@ -70,6 +70,11 @@ class DeliveryData:
         return self.offset in self._lot.settled
 
     @property
+    def lost(self) -> bool:
+        """Whether the bucket has said that the lease is gone, so that settling changed nothing."""
+        return self._lot.lost
+
+    @property
     def receipt(self) -> str:
         """Text that settles this delivery from another process: `queue.delivery(receipt)`."""
         return write_receipt(self._lot, self.offset, self.attempt)

@@ -48,7 +48,7 @@ def test_killed_writers_lose_nothing_they_promised(root: Path, store: FolderStor
     created(store, "heads/shared", folder_worker.sealed(0, 10))
     chance = random.Random(20261115)
     promised: dict[str, int] = {}
-    for kill in range(40):
+    for kill in range(15):
         for key, sequence in _run_and_kill(root, f"life-{kill}", acknowledgements=chance.randrange(2, 40)):
             promised[key] = max(sequence, promised.get(key, 0))
 
@@ -266,6 +266,11 @@ def test_a_version_never_comes_back(store: FolderStore, monkeypatch: pytest.Monk
         assert read(store, "key").version == version
         seen.add(version)
     assert len(seen) == 200
+
+
+def test_the_time_of_a_write_is_kept_to_the_microsecond(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_123_456_789)
+    assert store.create("key", b"") == Written(read(store, "key").version, 1_700_000_000.123456)
 
 
 def test_a_version_does_not_come_back_after_a_delete(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:

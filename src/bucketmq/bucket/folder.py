@@ -119,7 +119,8 @@ class FolderStore:
                 if directory is None or not _is_at(directory.fd, name, key, version):
                     return Refused()
                 try:
-                    return self._replace(directory, name, key, body, version)
+                    settled = directory if directory.settled else self._make(parents)
+                    return self._replace(settled, name, key, body, version)
                 except FileNotFoundError:
                     self._forget()
         raise self._vanishing(key)

@@ -88,9 +88,9 @@ class ObjectStore:
     def replace(self, key: str, body: bytes, version: Version) -> Written | Refused | Unknown:
         self._check(key)
         # The two fields are exclusive: obstore takes a None for a value.
-        match: UpdateVersion = {"version": version} if self._by_generation else {"e_tag": version}
+        condition: UpdateVersion = {"version": version} if self._by_generation else {"e_tag": version}
         try:
-            return self._put(key, body, match)
+            return self._put(key, body, condition)
         except FileNotFoundError as error:
             self._check_bucket(error)
             return Refused()

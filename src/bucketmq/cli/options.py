@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bucketmq.client import Bucket, Subscription, connect
-from bucketmq.errors import Invalid
+from bucketmq.errors import Invalid, NotFound
 from bucketmq.queue.settings import MAIN
 
 URL_VARIABLE = "BUCKETMQ_URL"
@@ -31,8 +31,9 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 class State:
     """What was given before the verb: `bucketmq --url ... --json VERB`."""
 
-    url: str | None = None
-    as_json: bool = False
+    def __init__(self, url: str | None = None, *, as_json: bool = False) -> None:
+        self.url = url
+        self.as_json = as_json
 
 
 def state_of(context: typer.Context) -> State:
@@ -58,10 +59,12 @@ def open_bucket(context: typer.Context, url: str | None, *, probe: bool = True) 
     return connect(the_url(context, url), probe=probe and wanted)
 
 
-def reader(bucket: Bucket, queue: str, subscription: str) -> Subscription:
-    """A subscription of an existing queue. The queue's own is there without being made."""
+def existing_subscription(bucket: Bucket, queue: str, subscription: str) -> Subscription:
+    """A subscription that is there already: looking at one by a mistyped name must not make it."""
     found = bucket.existing_queue(queue)
     if subscription == MAIN:
-        found.settings()
         return found
+    names = [each.name for each in found.stats().subscriptions]
+    if subscription not in names:
+        raise NotFound(f"queue {queue!r} has no subscription {subscription!r}; it has: {', '.join(names)}")
     return found.subscription(subscription)

@@ -43,13 +43,14 @@ class Parts(msgspec.Struct, frozen=True):
 class Segment:
     """One segment as read: its place, its bytes, and what has been decoded of them."""
 
-    __slots__ = ("_lines", "base", "body", "count", "parts")
+    __slots__ = ("_all", "_lines", "base", "body", "count", "parts")
 
     def __init__(self, base: int, body: bytes) -> None:
         self.base = base
         self.body = body
         self.parts: tuple[Part, ...] = ()
         self._lines: list[bytes] | None = None
+        self._all: list[Message] | None = None
         if not body.endswith(b"\n"):
             raise Corrupt(f"segment {base} does not end with a line feed: it is cut off or not a segment; restore it")
         if body.startswith(b'{"parts"'):
@@ -79,13 +80,19 @@ class Segment:
         found: Message | Parts = _decode(_parts_decoder if self.parts else _decoder, line, f"segment {self.base}")
         return found
 
-    def messages(self, start: int, stop: int) -> list[Message]:
-        """The messages of offsets `start` to `stop`; not for segments of parts."""
-        if start == self.base and stop == self.end:
+    def check(self) -> list[Message]:
+        """All messages; `Corrupt` if one cannot be read. Decodes once. Not for segments of parts."""
+        if self._all is None:
             found = decode_lines(self.body, f"segment {self.base}")
             if len(found) != self.count:
                 raise Corrupt(f"segment {self.base} has {len(found)} messages in {self.count} lines; restore it")
-            return found
+            self._all = found
+        return self._all
+
+    def messages(self, start: int, stop: int) -> list[Message]:
+        """The messages of offsets `start` to `stop`; not for segments of parts."""
+        if self._all is not None or (start == self.base and stop == self.end):
+            return self.check()[start - self.base : stop - self.base]
         if self._lines is None:
             self._lines = self.body.split(b"\n")
         chosen = self._lines[start - self.base : stop - self.base]

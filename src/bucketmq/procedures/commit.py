@@ -37,6 +37,7 @@ CONFLICTS_MAX = 100
 
 CONFLICT_PAUSE_SECONDS = 0.01
 LOST_MAX = 1_000
+WRITE_WEIGHT = 0.3
 
 
 class Ask(Item):
@@ -87,6 +88,13 @@ class Desk:
         """Races lost so far."""
         self.recent = 0, 0
         """Commits and lost races since somebody last judged them."""
+        self.wrote_last = False
+        """Whether the head as last seen is our own write."""
+        self.write_seconds = 0.0
+        """How long a write of the head takes, lately."""
+        self.looked, self.looked_at = -1, 0.0
+        """The version of the head when we last looked whether others are at it, and when (see `turns`)."""
+        self.rest_until = 0.0
         self.began_moves = False
         """Whether a commit of ours listed messages to be moved that nobody has begun to move."""
         self.lane: Lane[Ask] = Lane(len)
@@ -120,6 +128,7 @@ def _seen(desk: Desk, found: Object | Missing, now: float) -> Head:
     else:
         desk.head, desk.version = Head(0, 0), None
     desk.seen_at = now
+    desk.wrote_last = False
     return desk.head
 
 
@@ -202,6 +211,7 @@ def _write(desk: Desk, head: Head, number: int, ahead: list[int]) -> Procedure[b
     """
     patience = Patience(f"committing {desk.key}")
     body, base_version = documents.encode(head), desk.version
+    began: float = yield Now()
     while True:
         write = Create(desk.key, body) if base_version is None else Replace(desk.key, body, base_version)
         reply, *read = yield Together((write, *(Get(desk.log.key(base)) for base in ahead)))
@@ -214,7 +224,8 @@ def _write(desk: Desk, head: Head, number: int, ahead: list[int]) -> Procedure[b
         now = yield Now()
         if isinstance(reply, Written):
             desk.head, desk.version = head, reply.version
-            desk.seen_at = now
+            desk.seen_at, desk.wrote_last = now, True
+            desk.write_seconds += WRITE_WEIGHT * (now - began - desk.write_seconds)
             return True
         found = yield from get(desk.key)
         seen = _seen(desk, found, (yield Now()))

@@ -133,7 +133,6 @@ class OpenQueue:
         self.turn = 0
         """Counts unkeyed sends, so that they go round the shards."""
         self._logs: dict[int, ShardLog] = {}
-        self._lock = threading.Lock()
         self._shared: dict[object, object] = {}
 
     @property
@@ -141,16 +140,11 @@ class OpenQueue:
         return self.keys.queue
 
     def log(self, shard: int) -> ShardLog:
-        found = self._logs.get(shard)
-        if found is None:
-            with self._lock:
-                found = self._logs.setdefault(shard, ShardLog(self.keys, shard))
-        return found
+        return self._logs.get(shard) or self._logs.setdefault(shard, ShardLog(self.keys, shard))
 
     def shared(self, name: object, make: Callable[[], Thing]) -> Thing:
         """The one thing of this name that all callers of this process share; made on first use."""
-        with self._lock:
-            if name not in self._shared:
-                self._shared[name] = make()
-            found: Thing = self._shared[name]  # type: ignore[assignment]  # one name, one type, by convention
-            return found
+        if name not in self._shared:
+            self._shared.setdefault(name, make())
+        found: Thing = self._shared[name]  # type: ignore[assignment]  # one name, one type, by convention
+        return found

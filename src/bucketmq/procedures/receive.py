@@ -49,9 +49,6 @@ CLAIM_ROUNDS = 8
 HEAD_SECONDS = 5.0
 """An idle process reads a head again after this long, to see leases that others let expire."""
 
-SHARED_SECONDS = 0.05
-SHARED_WINDOW_SECONDS = 30.0
-
 
 MakeSettle = Callable[[tuple[Span, ...], str], Settle]
 
@@ -184,6 +181,7 @@ def claim(desk: Desk, limit: int, lease_seconds: float) -> Procedure[Lot | Claim
         match outcome:
             case Claimed(lease):
                 messages = yield from _read_held(desk, lease)
+                _drop_finished(desk, known)
                 return Lot(desk, lease, lease_seconds, messages)
             case Full():
                 return outcome
@@ -196,10 +194,10 @@ def claim(desk: Desk, limit: int, lease_seconds: float) -> Procedure[Lot | Claim
 
 
 def recent_head(desk: Desk) -> Procedure[Head]:
-    """The head as last seen; read again when that was long ago, or a moment ago while others commit to it too."""
+    """The head as last seen; read again when that was long ago."""
     now = yield Now()
     age = now - desk.seen_at if desk.head is not None else HEAD_SECONDS * 2
-    if desk.head is not None and age <= (SHARED_SECONDS if _shared(desk, desk.head, now) else HEAD_SECONDS):
+    if desk.head is not None and age <= HEAD_SECONDS:
         return desk.head
     head = yield from load(desk)
     low = (yield from trim_mark(desk.log)) if age > HEAD_SECONDS else 0
@@ -208,12 +206,6 @@ def recent_head(desk: Desk) -> Procedure[Head]:
         assert desk.head is not None
         head = desk.head
     return head
-
-
-def _shared(desk: Desk, head: Head, now: float) -> bool:
-    """Whether another holder commits to this head these days: then a GET is cheaper than a refused PUT."""
-    me, since = desk.queue.holder, now - SHARED_WINDOW_SECONDS
-    return any(seen.at > since for name, seen in head.holders.items() if name != me)
 
 
 def _something_due(head: Head, now: float) -> bool:
@@ -243,6 +235,8 @@ def _known(desk: Desk, head: Head, limit: int) -> Procedure[tuple[Known, ...]]:
 def _describe(desk: Desk, segment: Segment) -> Procedure[Known]:
     """What the rules need to know about a segment for this subscription."""
     ordered = desk.queue.settings.ordered
+    if not segment.parts:
+        segment.check()
     if not ordered and (segment.parts or not segment.special):
         return Known(segment.base, segment.count)
     messages = yield from read_span(desk.queue, desk.log, Span(segment.base, segment.base, segment.end))
@@ -260,6 +254,13 @@ def _read_held(desk: Desk, lease: Lease) -> Procedure[list[Message]]:
     for held in lease.held:
         messages += yield from read_span(desk.queue, desk.log, held.span)
     return messages
+
+
+def _drop_finished(desk: Desk, known: tuple[Known, ...]) -> None:
+    """Let go of segments that are handed out: what is left of them is rarely read again."""
+    for each in known:
+        if desk.head is not None and each.base + each.count <= desk.head.segment:
+            desk.queue.segments.drop(desk.log.key(each.base))
 
 
 def flush(desk: Desk) -> Procedure[None]:

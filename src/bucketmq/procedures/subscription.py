@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from bucketmq.bucket.port import Missing, Written
-from bucketmq.errors import Invalid
+from bucketmq.errors import Corrupt, Invalid
 from bucketmq.log import documents
 from bucketmq.log.layout import base_of
 from bucketmq.procedures.append import fresh_tail, read_segment, trim_mark
@@ -16,9 +16,10 @@ from bucketmq.procedures.later import stage
 from bucketmq.procedures.moves import finish_moves
 from bucketmq.procedures.opened import OpenQueue, ShardLog
 from bucketmq.procedures.queues import refresh_settings
-from bucketmq.procedures.receive import Lot, claim, flush
+from bucketmq.procedures.receive import Claimless, Empty, Lot, claim, flush
 from bucketmq.procedures.requests import Chance, Create, Latch, Now, Procedure, Wait
 from bucketmq.procedures.shards import open_shards, raise_shards
+from bucketmq.procedures.turns import later_turn, rest
 from bucketmq.procedures.verbs import Patience, get, list_page
 from bucketmq.queue.commands import Full
 from bucketmq.queue.head import Head
@@ -79,15 +80,19 @@ def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_sec
         raise Invalid(f"receive at least 1 message, not {limit}")
     deadline = (yield Now()) + wait_seconds
     pause = POLL_FIRST_SECONDS
+    patient = wait_seconds > 0
     while True:
-        found = yield from _try_shards(sub, limit, lease_seconds)
+        found = yield from _try_shards(sub, limit, lease_seconds, patient=patient)
         if isinstance(found, Lot):
             return found
         now = yield Now()
         left = deadline - now
-        if left <= 0 or sub.stop.is_open:
+        if (left <= 0 or sub.stop.is_open) and not patient:
             yield from flush_all(sub)
             return found[0]
+        if left <= 0 or sub.stop.is_open:
+            patient = False  # the last look waits for nobody's turn
+            continue
         most = POLL_MAX_SECONDS_LOCAL if sub.queue.bucket.local else POLL_MAX_SECONDS
         chance = yield Chance()
         due = found[1] - now if found[1] is not None else most
@@ -96,26 +101,43 @@ def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_sec
 
 
 def _try_shards(
-    sub: OpenSubscription, limit: int, lease_seconds: float
+    sub: OpenSubscription, limit: int, lease_seconds: float, *, patient: bool
 ) -> Procedure[Lot | tuple[Nobody, float | None]]:
     yield from refresh_settings(sub.queue)
     yield from stage(sub.queue)
-    full, due = False, None
+    full, due, trouble = False, None, None
     for shard in (yield from _order(sub)):
         desk = sub.desk(shard)
-        conflicts = desk.conflicts
-        found = yield from claim(desk, limit, lease_seconds)
-        yield from look_after(desk)
+        try:
+            found = yield from _try_shard(sub, desk, limit, lease_seconds, patient=patient)
+        except Corrupt as error:
+            trouble = error  # the other shards need not suffer
+            continue
         if isinstance(found, Lot):
-            sub.stayed = sub.stayed + 1 if sub.shard == shard else 1
-            sub.shard = shard
-            if desk.conflicts > conflicts or sub.stayed >= STAY_LOTS:
-                sub.shard, sub.stayed = shard + 1, 0
             return found
         full = full or isinstance(found, Full)
         if found.due is not None:
             due = found.due if due is None else min(due, found.due)
+    if trouble is not None:
+        raise trouble
     return Nobody(full), due
+
+
+def _try_shard(
+    sub: OpenSubscription, desk: Desk, limit: int, lease_seconds: float, *, patient: bool
+) -> Procedure[Lot | Claimless]:
+    if patient and (later := (yield from later_turn(desk))) is not None:
+        return Empty(later)
+    conflicts = desk.conflicts
+    found = yield from claim(desk, limit, lease_seconds)
+    yield from look_after(desk)
+    if isinstance(found, Lot):
+        sub.stayed = sub.stayed + 1 if sub.shard == desk.shard else 1
+        sub.shard = desk.shard
+        if desk.conflicts > conflicts or sub.stayed >= STAY_LOTS:
+            sub.shard, sub.stayed = desk.shard + 1, 0
+            rest(desk, (yield Now()))
+    return found
 
 
 def _order(sub: OpenSubscription) -> Procedure[list[int]]:

@@ -1,0 +1,122 @@
+"""Verbs for dead letters: dead, redrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Annotated, Any
+
+import typer
+
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import Json, QueueName, Url, Yes, open_bucket, wants_json
+from bucketmq.cli.output import age, ask, body_text, emit, emit_text, message_row, plural, say, table
+from bucketmq.deliveries import DeadLetter
+
+BODY_CHARACTERS = 60
+REASON_CHARACTERS = 80
+
+
+def dead(
+    context: typer.Context,
+    queue: QueueName,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
+    full: Annotated[bool, typer.Option("--full", help="Every failed attempt, with its traceback.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List dead letters, oldest first, with what went wrong."""
+    with open_bucket(context, url, probe=False) as bucket:
+        found = bucket.existing_queue(queue).dead_letters.peek(limit)
+    if wants_json(context, as_json):
+        for letter in found:
+            emit(letter_row(letter))
+    elif full:
+        for letter in found:
+            _show_full(letter)
+    elif found:
+        _show_table(found)
+        say(f"see every attempt: bucketmq dead {queue} --full; send them again: bucketmq redrive {queue}")
+    if not found:
+        say(f"{queue} has no dead letters")
+        raise typer.Exit(Code.EMPTY)
+
+
+def letter_row(letter: DeadLetter) -> dict[str, Any]:
+    died = letter.message.died
+    return {
+        **message_row(letter),
+        "subscription": letter.subscription,
+        "reason": letter.reason,
+        "died_at": died.at if died else None,
+        "attempts": died.attempts if died else None,
+        "failures": letter.failures,
+    }
+
+
+def _show_table(letters: list[DeadLetter]) -> None:
+    rows = []
+    for letter in letters:
+        died = letter.message.died
+        since = datetime.now(timezone.utc) - datetime.fromisoformat(died.at) if died else None
+        body = body_text(message_row(letter), BODY_CHARACTERS)
+        attempts = died.attempts if died else ""
+        reason = letter.reason[:REASON_CHARACTERS]
+        rows.append((letter.id, age(since.total_seconds() if since else None), attempts, reason, body))
+    table(("id", "died", "#attempts", "reason", "body"), rows)
+
+
+def _show_full(letter: DeadLetter) -> None:
+    row = letter_row(letter)
+    emit_text(f"id        {letter.id}  subscription {letter.subscription}  attempts {row['attempts']}")
+    emit_text(f"sent      {row['sent_at']}")
+    emit_text(f"died      {row['died_at']}")
+    emit_text(f"body      {body_text(row)}")
+    for failure in letter.failures:
+        emit_text(f"attempt {failure['attempt']}  {failure['at'] or ''}  {failure['holder'] or ''}".rstrip())
+        for line in failure["error"].splitlines():
+            emit_text(f"    {line}")
+    emit_text("")
+
+
+def redrive(
+    context: typer.Context,
+    queue: QueueName,
+    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; may be repeated.")] = None,
+    where: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this text in an error.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many match.")] = False,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Send dead letters again, all of them or those that match, after asking.
+
+    They go back to the subscription they died in, with a full set of attempts.
+    """
+    with open_bucket(context, url) as bucket:
+        letters = bucket.existing_queue(queue).dead_letters
+        # Counted without the limit, which would count letters looked at, not letters that match.
+        matched = letters.redrive(ids=ids, where=_mentions(where), dry_run=True).matched
+        count = matched if limit is None else min(matched, limit)
+        redriven = 0
+        if count and not dry_run:
+            if not ask(f"Send {plural(count, 'dead letter')} of {queue} again?", yes=yes):
+                say("nothing was changed")
+                raise typer.Exit(Code.ERROR)
+            redriven = letters.redrive(ids=ids, where=_mentions(where), limit=limit).redriven
+    if wants_json(context, as_json):
+        emit({"queue": queue, "matched": count, "redriven": redriven})
+    elif dry_run:
+        say(f"{plural(count, 'dead letter')} would be sent again")
+    else:
+        say(f"{plural(redriven, 'dead letter')} sent again" if count else f"no dead letter of {queue} matches")
+    if not count:
+        raise typer.Exit(Code.EMPTY)
+
+
+def _mentions(text: str | None) -> Callable[[DeadLetter], bool] | None:
+    """Whether any failure of a letter has this text in its error."""
+    if text is None:
+        return None
+    return lambda letter: any(text in failure["error"] for failure in letter.failures)

@@ -1,0 +1,284 @@
+"""The verb doctor: checks, one after the other, what BucketMQ needs of a store, and says the fix for what is missing."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bucketmq.bucket.port import Missing, Object, Refused, Store, Unknown, Written
+from bucketmq.bucket.urls import open_store, without_secrets
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import Json, Url, the_url, wants_json
+from bucketmq.cli.output import emit, screen
+from bucketmq.engines.blocking import Blocking
+from bucketmq.engines.perform import Hands
+from bucketmq.errors import BucketMQError, Denied, Invalid, NotFound, Unavailable, Unsupported
+from bucketmq.log.layout import join
+from bucketmq.procedures.probe import probe
+
+RACERS = 8
+CREATE_ROUNDS = 10
+INCREMENTS = 5
+SKEW_SECONDS_MAX = 5.0
+ATTEMPTS_MAX = 500
+
+OTHER_STORE = "use a store that honours conditional writes: S3, GCS, Azure, R2, Tigris, current MinIO, Ceph, SeaweedFS"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of the report."""
+
+    check: str
+    status: str
+    """ok, warn or FAIL."""
+    detail: str
+    fix: str = ""
+    kind: str = ""
+    """The kind of the error, if there was one."""
+
+
+class Wrong(Exception):
+    """A check found that the store does not do what it should."""
+
+
+def doctor(
+    context: typer.Context,
+    place: Annotated[str | None, typer.Argument(metavar="[URL]", help="The bucket; else --url.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Check a bucket: credentials, permissions, conditional writes under race, clock; with the fix for each.
+
+    Writes a few small objects under a name of their own and deletes them. Exits with 1 if something fails, 5 if the
+    store does not answer.
+    """
+    wanted = the_url(context, place or url)
+    findings = []
+    for finding in examine(wanted):
+        findings.append(finding)
+        if wants_json(context, as_json):
+            emit(finding)
+        else:
+            _show(finding)
+    failed = [each for each in findings if each.status == "FAIL"]
+    if failed:
+        raise typer.Exit(Code.UNAVAILABLE if failed[0].kind == Unavailable.kind else Code.ERROR)
+
+
+def _show(finding: Finding) -> None:
+    style = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}[finding.status]
+    console = screen()
+    console.print(f"[{style}]{finding.status:<4}[/]", finding.check, end="", soft_wrap=True)
+    console.print(f": {finding.detail}", markup=False, soft_wrap=True)
+    if finding.fix:
+        console.print(f"     fix: {finding.fix}", markup=False, soft_wrap=True)
+
+
+def examine(url: str) -> Iterator[Finding]:
+    """Every check in turn. One that fails in a way that makes the others pointless ends the examination."""
+    try:
+        store, prefix = open_store(url)
+    except BucketMQError as error:
+        yield _failed("url and credentials", error, url)
+        return
+    yield Finding("url and credentials", "ok", f"{without_secrets(url)} can be used")
+    patient = Patient(store, prefix)
+    try:
+        for name, check in patient.checks():
+            try:
+                status, detail, fix = check()
+                yield Finding(name, status, detail, fix)
+            except Wrong as error:
+                yield Finding(name, "FAIL", str(error), OTHER_STORE, Unsupported.kind)
+            except BucketMQError as error:
+                yield _failed(name, error, url)
+                if not isinstance(error, Unsupported):
+                    return
+    finally:
+        patient.clean_up()
+
+
+def _failed(check: str, error: BucketMQError, url: str) -> Finding:
+    return Finding(check, "FAIL", " ".join(str(error).split()), _fix(error, url, check), error.kind)
+
+
+def _fix(error: BucketMQError, url: str, check: str) -> str:
+    scheme = url.partition("://")[0] if "://" in url else "file"
+    match error:
+        case Denied() if scheme == "file":
+            return "give this user the right to read and write the folder (chmod, chown), or use another folder"
+        case Denied():
+            return f"allow this account to {PERMISSIONS.get(scheme, 'read, write, list and delete objects')}; {WHO[scheme]}"
+        case NotFound():
+            return "create the bucket, or correct its name in the URL"
+        case Unavailable():
+            return f"check the network, the endpoint and the region, then try again; {WHO.get(scheme, '')}".rstrip("; ")
+        case Unsupported():
+            return OTHER_STORE
+        case Invalid():
+            return "write the URL like file:///tmp/inbox or s3://name/prefix"
+        case _:
+            return f"look at what {check} says above"
+
+
+PERMISSIONS = {
+    "s3": "s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix, and s3:ListBucket on the bucket",
+    "gs": "the role roles/storage.objectUser on the bucket",
+    "az": "the role Storage Blob Data Contributor on the container",
+}
+WHO = {
+    "s3": "credentials come from AWS_ACCESS_KEY_ID, AWS_PROFILE, ~/.aws or the machine's role",
+    "gs": "credentials come from GOOGLE_APPLICATION_CREDENTIALS or the machine's account",
+    "az": "credentials come from AZURE_STORAGE_CONNECTION_STRING or the AZURE_STORAGE_* variables",
+}
+
+Verdict = tuple[str, str, str]
+"""Status, detail, fix."""
+
+
+class Patient:
+    """The store under examination. Everything it writes lies below one key and is deleted at the end."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self.hands = Hands(store)
+        self.engine = Blocking(self.hands)
+        self.store = store
+        self.prefix = prefix
+        self.root = join(prefix, "doctor", self.hands.new_id())
+        self._keys: set[str] = set()
+
+    def checks(self) -> list[tuple[str, Callable[[], Verdict]]]:
+        return [
+            ("bucket reachable, may list", self.lists),
+            ("may write", self.writes),
+            ("may read", self.reads),
+            ("may delete", self.deletes),
+            ("conditional writes", self.probes),
+            ("creates under race", self.create_race),
+            ("replaces under race", self.replace_race),
+            ("clock", self.clock),
+            ("speed", self.speed),
+        ]
+
+    def key(self, name: str) -> str:
+        key = f"{self.root}/{name}.json"
+        self._keys.add(key)
+        return key
+
+    def clean_up(self) -> None:
+        for key in self._keys:
+            try:
+                self.store.delete(key)
+            except BucketMQError:
+                pass
+
+    def lists(self) -> Verdict:
+        page = self.store.list(join(self.prefix, "queues") + "/", after="", limit=1)
+        return "ok", "it holds queues already" if page.entries else "it holds no queues yet", ""
+
+    def writes(self) -> Verdict:
+        reply = self.store.create(self.key("small"), b'{"doctor":1}\n')
+        if isinstance(reply, Unknown):
+            raise Unavailable(f"the write's outcome is unknown: {reply.reason}")
+        if isinstance(reply, Refused):
+            raise Wrong("a create under a name that nobody has used was refused")
+        return "ok", f"wrote {self.key('small')}", ""
+
+    def reads(self) -> Verdict:
+        found = self.store.get(self.key("small"))
+        if isinstance(found, Missing) or found.body != b'{"doctor":1}\n':
+            raise Wrong("what was written cannot be read back")
+        keys = [entry.key for entry in self.store.list(self.root + "/", after="", limit=10).entries]
+        if keys != [self.key("small")]:
+            raise Wrong(f"what was written is not in the listing, which has {len(keys)} keys")
+        return "ok", "what was written is read back and listed", ""
+
+    def deletes(self) -> Verdict:
+        self.store.delete(self.key("small"))
+        if isinstance(self.store.get(self.key("small")), Object):
+            raise Wrong("what was deleted can still be read")
+        return "ok", "what was deleted is gone", ""
+
+    def probes(self) -> Verdict:
+        found = self.engine.run(probe(self.prefix))
+        return "ok", "; ".join(found.checks), ""
+
+    def create_race(self) -> Verdict:
+        """Many threads create the same key at once, several times over: one of them may win."""
+        with ThreadPoolExecutor(RACERS) as pool:
+            for number in range(CREATE_ROUNDS):
+                key, start = self.key(f"create-{number}"), threading.Barrier(RACERS)
+                bodies = [b'{"racer":%d}\n' % racer for racer in range(RACERS)]
+                replies = list(pool.map(lambda body, k=key, s=start: self._create(k, body, s), bodies))  # type: ignore[misc]
+                winners = [
+                    body for body, reply in zip(bodies, replies, strict=True) if isinstance(reply, Written)
+                ]
+                found = self.store.get(key)
+                if len(winners) > 1:
+                    raise Wrong(f"{len(winners)} of {RACERS} racing creates of one key won: it ignores If-None-Match")
+                if isinstance(found, Missing) or (winners and found.body != winners[0]):
+                    raise Wrong("after a race of creates the object is not what the winner wrote")
+        return "ok", f"one of {RACERS} won, {CREATE_ROUNDS} times", ""
+
+    def _create(self, key: str, body: bytes, start: threading.Barrier) -> Written | Refused | Unknown:
+        start.wait()
+        return self.store.create(key, body)
+
+    def replace_race(self) -> Verdict:
+        """Many threads count together in one object: each accepted replace must count, and no other."""
+        key = self.key("counter")
+        self.store.create(key, b"0\n")
+        with ThreadPoolExecutor(RACERS) as pool:
+            counts = list(pool.map(lambda _: self._count_up(key), range(RACERS)))
+        written, unknown = sum(each[0] for each in counts), sum(each[1] for each in counts)
+        found = self.store.get(key)
+        value = -1 if isinstance(found, Missing) else int(found.body.split()[0])
+        if not written <= value <= written + unknown:
+            raise Wrong(f"{written} replaces were accepted and the counter is {value}: it ignores If-Match in a race")
+        return "ok", f"{RACERS} writers counted to {value} together, nothing lost", ""
+
+    def _count_up(self, key: str) -> tuple[int, int]:
+        written = unknown = 0
+        for _ in range(ATTEMPTS_MAX):
+            found = self.store.get(key)
+            if isinstance(found, Missing):
+                raise Wrong("the counter is gone")
+            nonce = self.hands.new_id().encode()  # no two states may have equal bytes: S3's mark is a checksum
+            reply = self.store.replace(key, b"%d %s\n" % (int(found.body.split()[0]) + 1, nonce), found.version)
+            written += isinstance(reply, Written)
+            unknown += isinstance(reply, Unknown)
+            if written == INCREMENTS:
+                break
+            if isinstance(reply, Refused):
+                time.sleep(self.hands.chance() * 0.02)
+        return written, unknown
+
+    def clock(self) -> Verdict:
+        """How far this machine's clock is off, from the time the store stamped on the probe's writes."""
+        if not self.hands.clock.learnt:
+            return "warn", "the store did not tell the time of a write, so its clock is not known", ""
+        skew = self.hands.clock.skew_seconds
+        detail = f"this machine is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the store"
+        if abs(skew) < SKEW_SECONDS_MAX:
+            return "ok", detail, ""
+        return "warn", f"{detail}; leases go by the store's clock, so they are safe", "turn on NTP (timedatectl set-ntp on)"
+
+    def speed(self) -> Verdict:
+        """For information: what a request takes from here."""
+        writes, reads = [], []
+        for number in range(5):
+            key, before = self.key(f"speed-{number}"), time.monotonic()
+            self.store.create(key, b"{}\n")
+            between = time.monotonic()
+            self.store.get(key)
+            writes.append(between - before)
+            reads.append(time.monotonic() - between)
+        put, get = (statistics.median(each) * 1000 for each in (writes, reads))
+        return "ok", f"a write takes {put:.1f} ms, a read {get:.1f} ms (median of 5)", ""

@@ -1,0 +1,98 @@
+"""Verbs that put the library to the test: bench, sim. Both are thin; the work is in `bucketmq.testing`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.output import emit, emit_text, errors, say
+from bucketmq.errors import Unsupported
+
+PASS_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+"""All further arguments are the bench's own, `--help` included."""
+
+
+def bench(context: typer.Context) -> None:
+    """Measure speed, requests and bytes; takes a while. `bucketmq bench --help` lists its own options."""
+    try:
+        from bucketmq.testing.bench import main_run
+    except ModuleNotFoundError as error:
+        raise _missing("bench", error) from error
+    raise typer.Exit(main_run(list(context.args)))
+
+
+def sim(
+    context: typer.Context,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Replay this one seed.")] = None,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="How many seeds to run.")] = 1_000,
+    first_seed: Annotated[int, typer.Option(metavar="N", help="The first of them.")] = 0,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Processes to run them in.")] = 1,
+    trace: Annotated[bool, typer.Option("--trace", help="Print every step.")] = False,
+    mutants: Annotated[bool, typer.Option("--mutants", help="Run the planted bugs: all must be caught.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run the simulator: the real code under seeded crashes, freezes, lost replies and skewed clocks.
+
+    Exits with 1 if a seed breaks a promise, or a planted bug is not caught.
+    """
+    try:
+        from bucketmq.testing.simulation import main_run
+    except ModuleNotFoundError as error:
+        raise _missing("test", error) from error
+    total = 1 if seed is not None else seeds
+    with _progress(total) as progress:
+        result: dict[str, Any] = main_run(
+            seed=seed,
+            seeds=seeds,
+            first_seed=first_seed,
+            jobs=jobs,
+            trace=trace,
+            mutants=mutants,
+            progress=progress,
+        )
+    if wants_json(context, as_json):
+        emit(result)
+    else:
+        _show(result)
+    if result.get("failures"):
+        raise typer.Exit(Code.ERROR)
+
+
+def _missing(extra: str, error: ModuleNotFoundError) -> Unsupported:
+    return Unsupported(f"this needs the package {error.name}; run: pip install 'bucketmq[{extra}]'")
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error, on a terminal only. The callback takes how many are done and how many there are."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors(), transient=True) as bar:
+        task = bar.add_task("seeds", total=total)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def _show(result: dict[str, Any]) -> None:
+    for name, value in result.items():
+        if name == "trace" and isinstance(value, list | tuple):
+            for line in value:
+                emit_text(str(line))
+        elif isinstance(value, dict):
+            for inner, count in value.items():
+                emit_text(f"{name}.{inner}  {count}")
+        elif isinstance(value, list | tuple):
+            for each in value:
+                emit_text(f"{name}  {each}")
+        else:
+            emit_text(f"{name}  {value}")
+    say("failed" if result.get("failures") else "all promises held")

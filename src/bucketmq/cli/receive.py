@@ -1,0 +1,206 @@
+"""Verbs that take messages in hand and settle them: receive, ack, retry."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bucketmq.cli.exits import Code, tell
+from bucketmq.cli.options import (
+    Json,
+    QueueName,
+    SubscriptionName,
+    Url,
+    open_bucket,
+    wants_json,
+)
+from bucketmq.cli.output import body_text, emit, emit_text, flush, message_row, plural, say
+from bucketmq.client import Bucket, Delivery, Subscription
+from bucketmq.errors import Contended, Invalid, LeaseLost
+from bucketmq.procedures.api import read_receipt
+from bucketmq.queue.settings import MAIN
+
+Receipts = Annotated[
+    list[str], typer.Argument(metavar="RECEIPT...", help="From receive; '-' reads them from standard input.")
+]
+
+
+def receive(
+    context: typer.Context,
+    queue: QueueName,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many messages.")] = 1,
+    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so long for the first one.")] = 0.0,
+    lease: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long they are yours.")] = None,
+    ack: Annotated[bool, typer.Option("--ack", help="Settle them once they are printed.")] = False,
+    subscription: SubscriptionName = MAIN,
+    start: Annotated[str, typer.Option(help="Where a new subscription begins: earliest or latest.")] = "earliest",
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Receive messages. They are yours until their lease is over; settle each with its receipt.
+
+    Exits with 3 if there is nothing to receive.
+    """
+    with open_bucket(context, url) as bucket:
+        found = bucket.existing_queue(queue)
+        source = found if subscription == MAIN else found.subscription(subscription, start=start)
+        got, full = _collect(source, limit, wait, lease)
+        for delivery in got:
+            _show(delivery, wants_json(context, as_json))
+        flush()
+        if ack and got:
+            for delivery in got:
+                delivery.ack()
+            source.flush()
+    if full and not got:
+        raise _Full(f"so much of {queue} is in flight that nothing more is handed out; settle some, or wait")
+    if not got:
+        say(f"nothing to receive from {queue}")
+        raise typer.Exit(Code.EMPTY)
+
+
+class _Full(Contended):
+    """Not empty: others have so many messages in hand that none is handed out."""
+
+    kind = "full"
+
+
+def _collect(source: Subscription, limit: int, wait: float, lease: float | None) -> tuple[list[Delivery], bool]:
+    """Up to `limit` deliveries from as many shards as it takes. Only the first receive waits."""
+    got: list[Delivery] = []
+    while len(got) < limit:
+        batch = source.receive(limit - len(got), wait_seconds=0.0 if got else wait, lease_seconds=lease)
+        if not batch:
+            return got, batch.full
+        got += batch
+    return got, False
+
+
+def _show(delivery: Delivery, as_json: bool) -> None:
+    row = {"receipt": delivery.receipt, "attempt": delivery.attempt, **message_row(delivery)}
+    if as_json:
+        emit(row)
+        return
+    key = f"  key {delivery.key}" if delivery.key is not None else ""
+    emit_text(f"id       {row['id']}  attempt {delivery.attempt}  shard {row['shard']}  offset {row['offset']}{key}")
+    for name, value in delivery.headers.items():
+        emit_text(f"header   {name}={value}")
+    emit_text(f"body     {body_text(row)}")
+    emit_text(f"receipt  {row['receipt']}")
+
+
+def ack(context: typer.Context, receipts: Receipts, url: Url = None, as_json: Json = False) -> None:
+    """Settle messages as done.
+
+    Exits with 4 if a lease was over: then somebody else has the message, and nothing was changed.
+    """
+    _settle(context, url, as_json, receipts, "ack", lambda delivery: delivery.ack())
+
+
+def retry(
+    context: typer.Context,
+    receipts: Receipts,
+    delay: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Instead of the back-off.")] = None,
+    reason: Annotated[str, typer.Option(help="What went wrong; kept with the message.")] = "",
+    bury: Annotated[bool, typer.Option("--bury", help="It can never work: make it a dead letter.")] = False,
+    release: Annotated[bool, typer.Option("--release", help="Give it back without counting the attempt.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Give messages back: to be handed out again after the queue's back-off, or as the options say."""
+    if bury and release:
+        raise Invalid("a message is buried or released, not both")
+    if (bury or release) and delay is not None:
+        raise Invalid("--delay is for a plain retry; leave it out with --bury or --release")
+    if release and reason:
+        raise Invalid("a released message keeps no reason; leave --reason out")
+    why = reason or "given back with bucketmq retry"
+
+    def settle(delivery: Delivery) -> None:
+        if bury:
+            delivery.bury(why)
+        elif release:
+            delivery.release()
+        else:
+            delivery.retry(why, delay_seconds=delay)
+
+    outcome = "bury" if bury else "release" if release else "retry"
+    _settle(context, url, as_json, receipts, outcome, settle)
+
+
+def _settle(
+    context: typer.Context,
+    url: str | None,
+    as_json: bool,
+    receipts: list[str],
+    outcome: str,
+    settle: Callable[[Delivery], None],
+) -> None:
+    """Settle each receipt with one commit for all of a shard, and say which came too late."""
+    texts = list(_all(receipts))
+    proofs = [read_receipt(text) for text in texts]
+    with open_bucket(context, url) as bucket:
+        readers: dict[tuple[str, str], Subscription] = {}
+        deliveries = []
+        for text, proof in zip(texts, proofs, strict=True):
+            place = proof.queue, proof.subscription
+            if place not in readers:
+                readers[place] = _reader(bucket, *place)
+            delivery = readers[place].delivery(text)
+            settle(delivery)
+            deliveries.append(delivery)
+        lost = _flush(readers.values())
+    late = 0
+    for text, delivery in zip(texts, deliveries, strict=True):
+        late += delivery.lost
+        if wants_json(context, as_json):
+            emit({"receipt": text, "outcome": "lease_lost" if delivery.lost else outcome})
+    if not wants_json(context, as_json) and len(texts) > late:
+        say(f"{PAST[outcome]} {plural(len(texts) - late, 'message')}")
+    if lost is not None:
+        tell(lost.kind, str(lost), as_json=wants_json(context, as_json))
+        raise typer.Exit(Code.CONTENDED)
+    if not texts:
+        raise typer.Exit(Code.EMPTY)
+
+
+PAST = {"ack": "acked", "retry": "will retry", "bury": "buried", "release": "released"}
+
+
+def _reader(bucket: Bucket, queue: str, subscription: str) -> Subscription:
+    found = bucket.existing_queue(queue)
+    return found if subscription == MAIN else found.subscription(subscription)
+
+
+def _flush(readers: Iterable[Subscription]) -> LeaseLost | None:
+    lost = None
+    for each in readers:
+        try:
+            each.flush()
+        except LeaseLost as error:
+            lost = error
+    return lost
+
+
+def _all(receipts: list[str]) -> Iterator[str]:
+    """The receipts given, those of standard input included: plain lines, or what `receive --json` printed."""
+    for receipt in receipts:
+        if receipt != "-":
+            yield receipt
+            continue
+        for line in sys.stdin:
+            if line.strip():
+                yield _receipt_of(line.strip())
+
+
+def _receipt_of(line: str) -> str:
+    if not line.startswith("{"):
+        return line
+    try:
+        return str(msgspec.json.decode(line)["receipt"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        raise Invalid(f"{line[:60]!r} has no receipt; pipe in what receive --json printed") from None

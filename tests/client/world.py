@@ -57,6 +57,7 @@ class World:
     def connect(self) -> Any:
         hands = Hands(self.store)
         self._hands.append(hands)
+        self._tick(hands)
         if self.facade == "asyncio":
             loop = Loop()
             self._loops.append(loop)
@@ -68,15 +69,21 @@ class World:
 
     def mortal(self, lives: int) -> client.Bucket:
         """A process that dies after so many requests."""
-        return client.Bucket(Blocking(MortalHands(self.store, lives)), PREFIX, probe=False)
+        hands = MortalHands(self.store, lives + 1)
+        self._tick(hands)
+        return client.Bucket(Blocking(hands), PREFIX, probe=False)
 
     def advance(self, seconds: float) -> None:
         """Let time pass on the store's clock. Processes see it on what they write, so each writes something."""
         self.ahead += seconds
         for hands in self._hands:
-            self._ticks += 1
-            hands.perform(Create(f"tick/{self._ticks}", b""))
-            self.store.delete(f"tick/{self._ticks}")
+            self._tick(hands)
+
+    def _tick(self, hands: Hands) -> None:
+        """Write something, as the probe does, so that this process learns what the store's clock says."""
+        self._ticks += 1
+        hands.perform(Create(f"tick/{self._ticks}", b""))
+        self.store.delete(f"tick/{self._ticks}")
 
     def now(self) -> float:
         return time.time() + self.ahead

@@ -92,6 +92,7 @@ SETTINGS = Settings(
     expire_seconds=7200.0,
     inline_bytes_max=1024,
     in_flight_max=500,
+    main=False,
     fences=(Fences(1, (17,)), Fences(2)),
 )
 

@@ -17,3 +17,8 @@ class TestMoto(StoreContract):
     @pytest.fixture
     def store(self, moto_url: str) -> Store:
         return open_store(moto_url)[0]
+
+    @pytest.fixture
+    def races(self) -> None:
+        # It checks, then writes, and answers 500 to a reader of what is being overwritten.
+        pytest.skip("moto keeps no lock, so a race there proves nothing; SeaweedFS runs them")

@@ -196,7 +196,11 @@ def test_data_is_on_disk_before_it_has_a_name_and_the_name_before_it_is_promised
     steps: list[str] = []
 
     def noted(name: str, call: Callable[..., object]) -> Callable[..., object]:
-        return lambda *args, **kwargs: (steps.append(name), call(*args, **kwargs))[1]
+        def wrapped(*args: object, **kwargs: object) -> object:
+            steps.append(name)
+            return call(*args, **kwargs)
+
+        return wrapped
 
     monkeypatch.setattr(folder, "_flush_data", noted("data", folder._flush_data))
     monkeypatch.setattr(folder, "_flush", noted("directory", folder._flush))
@@ -218,7 +222,12 @@ def test_new_directories_are_on_disk_too(store: FolderStore, monkeypatch: pytest
     created(store, "a/key", b"1")
     flushed: list[str] = []
     flush = folder._flush
-    monkeypatch.setattr(folder, "_flush", lambda fd: (flushed.append(_path_of(fd)), flush(fd))[1])
+
+    def noted(fd: int) -> None:
+        flushed.append(_path_of(fd))
+        flush(fd)
+
+    monkeypatch.setattr(folder, "_flush", noted)
 
     store.create("a/b/c/key", b"2")
     assert [path.rpartition("/store")[2] for path in flushed] == ["/a", "/a/b", "/a/b/c"]

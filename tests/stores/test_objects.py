@@ -317,12 +317,29 @@ def test_credentials_that_do_not_come_are_denied_and_nothing_is_sent(server: Fau
         "Generic S3 error: Error performing GET http://169.254.170.2/v2/credentials in 1s - HTTP error: error",
         "Generic GCS error: Error performing token request: Error performing GET http://metadata/ in 1ms - HTTP error",
         "Generic S3 error: Error performing POST https://sts.eu-west-1.amazonaws.com/ in 1s - HTTP error: error",
+        "Generic S3 error: Error performing CreateSession request: Error performing GET https://b/?session in 1s",
     ],
 )
 def test_a_machine_without_a_role_is_told_to_set_credentials(text: str) -> None:
     error = GenericError(text)
     assert objects._diagnosis(error)[0] is Denied
     assert not objects._may_have_landed(error)
+
+
+@pytest.mark.parametrize("verb", ALL)
+def test_what_a_server_writes_in_its_answer_misleads_nobody(server: FaultServer, store: Store, verb: str) -> None:
+    server.behaviour = Answer(500, "Error performing token request to http://169.254.169.254/, redirect, 403 Forbidden")
+    if verb in WRITES:
+        assert WRITES[verb](store) == Unknown("HTTP 500")
+    else:
+        with pytest.raises(Unavailable):
+            ALL[verb](store)
+
+
+def test_a_key_that_looks_like_an_error_misleads_nobody(server: FaultServer, store: Store) -> None:
+    server.behaviour = s3_error(412, "PreconditionFailed")
+    assert store.create("a/<Code>NoSuchBucket<", b"") == Refused()
+    assert store.create("Generic S3 error: Error performing token request", b"") == Refused()
 
 
 # secrets and processes

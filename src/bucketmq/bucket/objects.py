@@ -13,6 +13,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from obstore.exceptions import (
@@ -173,12 +174,14 @@ class ObjectStore:
 
 
 # obstore has no fields for the status and code of an answer, only this text. Its form is pinned by tests.
-_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+_STATUS_WORDS = "Server returned non-2xx status code: "
+_STATUS = re.compile(_STATUS_WORDS + r"(\d{3})")
 _CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>|\"(?:reason|code)\": *\"(\w+)\"")
 _TRANSPORT = re.compile(r"HttpError \{\s*kind: (\w+)")
 _CREDENTIALS = re.compile(
-    r"token request|credential provider|CreateSession"
-    r"|Error performing \w+ https?://(?:169\.254\.|\[fd00:ec2::|metadata\.google|oauth2\.google|sts\.|login\.microsoft)"
+    r"Generic \w+ error: Error performing (?:token request|CreateSession request"
+    r"|\w+ https?://(?:169\.254\.|\[fd00:ec2::|metadata\.google|oauth2\.google|sts\.|login\.microsoft))"
+    r"|The operation lacked valid authentication credentials for path External \w+ credential provider"
 )
 
 _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"})
@@ -186,16 +189,6 @@ _BAD_CREDENTIALS = frozenset(
     {"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
 )
 _WRONG_REGION = frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"})
-
-_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TIMEOUT, _TOO_MANY, _SERVER, _NOT_IMPLEMENTED = (
-    401,
-    403,
-    404,
-    408,
-    429,
-    500,
-    501,
-)
 
 
 def _may_have_landed(error: Exception) -> bool:
@@ -205,10 +198,14 @@ def _may_have_landed(error: Exception) -> bool:
     status = _status(error)
     if status is None:
         return "redirect without LOCATION" not in str(error)
-    if status == _NOT_IMPLEMENTED:
+    if status == HTTPStatus.NOT_IMPLEMENTED:
         return False
     # S3 says 400 RequestTimeout when the body came too slowly.
-    return status in (_TIMEOUT, _TOO_MANY) or status >= _SERVER or _code(error) == "RequestTimeout"
+    return (
+        status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+        or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        or _code(error) == "RequestTimeout"
+    )
 
 
 _NEVER_SENT = (InvalidPathError, NotSupportedError, PermissionDeniedError, UnauthenticatedError)
@@ -225,19 +222,19 @@ def _diagnosis(error: Exception) -> tuple[type[BucketMQError], str]:
         return Invalid, "the bucket is in another region: give it as region=..."
     if (
         isinstance(error, PermissionDeniedError | UnauthenticatedError)
-        or status in (_UNAUTHORIZED, _FORBIDDEN)
+        or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
         or code in _BAD_CREDENTIALS
     ):
         return Denied, "check the credentials, and their permission to get, put, delete and list there"
-    if isinstance(error, NotSupportedError) or status == _NOT_IMPLEMENTED:
+    if isinstance(error, NotSupportedError) or status == HTTPStatus.NOT_IMPLEMENTED:
         return Unsupported, "this store lacks conditional writes; use one that has them"
-    if status == _NOT_FOUND:
+    if status == HTTPStatus.NOT_FOUND:
         return NotFound, ""
     return Unavailable, "see whether the endpoint is right and up, then try again"
 
 
 def _asks_for_credentials(error: Exception) -> bool:
-    return _CREDENTIALS.search(str(error)) is not None
+    return _CREDENTIALS.match(str(error)) is not None
 
 
 def _status(error: Exception) -> int | None:
@@ -246,7 +243,8 @@ def _status(error: Exception) -> int | None:
 
 
 def _code(error: Exception) -> str | None:
-    found = _CODE.search(str(error))
+    answer = str(error).partition(_STATUS_WORDS)[2]  # what comes before may quote the key
+    found = _CODE.search(answer)
     return (found[1] or found[2]) if found else None
 
 

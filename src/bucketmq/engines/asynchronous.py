@@ -109,10 +109,16 @@ class Asynchronous:
 
     async def _call(self, function: Any, argument: Any) -> Any:
         """A user's handler: an async one on the loop, a plain one on a thread."""
-        if inspect.iscoroutinefunction(function):
-            return await function(argument)
-        result = await asyncio.to_thread(function, argument)
-        return await result if inspect.isawaitable(result) else result
+        try:
+            if inspect.iscoroutinefunction(function):
+                return await function(argument)
+            result = await asyncio.to_thread(function, argument)
+            return await result if inspect.isawaitable(result) else result
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise RuntimeError("the handler awaited something that was cancelled") from None
 
     def spawn(self, procedure: Procedure[None], name: str) -> None:
         """Run a procedure as a task of its own."""

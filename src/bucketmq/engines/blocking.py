@@ -122,7 +122,10 @@ def _call(function: Any, argument: Any) -> Any:
     """A user's handler, plain or async: an async one gets an event loop of its own for the call."""
     result = function(argument)
     if inspect.isawaitable(result):
-        return asyncio.run(_awaited(result))
+        try:
+            return asyncio.run(_awaited(result))
+        except asyncio.CancelledError:
+            raise RuntimeError("the handler awaited something that was cancelled") from None
     return result
 
 

@@ -17,11 +17,16 @@ class StopOnSignal:
         self._active = active and threading.current_thread() is threading.main_thread()
         self._before: dict[signal.Signals, Any] = {}
         self._work: Work | None = None
+        self._told = False
 
     def watch(self, work: Work) -> None:
+        """The worker to stop; at once, if the signal came while it was being set up."""
         self._work = work
+        if self._told:
+            work.stop()
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._told = True
         if self._work is not None:
             # Latches take locks that the interrupted code may hold, so another thread opens them.
             threading.Thread(target=self._work.stop, name="bucketmq-stop").start()

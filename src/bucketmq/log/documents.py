@@ -43,11 +43,16 @@ class Dedup(msgspec.Struct, frozen=True):
     format: int = FORMAT
 
 
-class Group(msgspec.Struct, frozen=True):
-    """Delayed objects that are on their way into the log, and the segments they were meant for."""
+class Group(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Delayed objects that are on their way into the log, and the segments they were meant for.
+
+    `cuts` says for each target which of the messages are meant: those whose key belongs to shard s when there are n
+    shards, for each pair (n, s). Whoever finishes the group divides it so, whatever the shard count is by then.
+    """
 
     names: tuple[str, ...]
     targets: tuple[Target, ...]
+    cuts: tuple[tuple[tuple[int, int], ...], ...] = ()
 
 
 class Later(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,7 @@ from bucketmq.errors import Invalid, LeaseLost
 from bucketmq.procedures import browse, redrive, stats, trim
 from bucketmq.procedures.append import fresh_tail
 from bucketmq.procedures.bodies import fetch_bodies
+from bucketmq.procedures.checks import check_seconds
 from bucketmq.procedures.commit import commit
 from bucketmq.procedures.keeper import Keeper, hand_in_all, keep
 from bucketmq.procedures.lane import Once
@@ -25,15 +27,17 @@ from bucketmq.procedures.probe import probe
 from bucketmq.procedures.queues import check_queue_name, dead_queue, list_queues, wanted_settings
 from bucketmq.procedures.receive import Lot, extend
 from bucketmq.procedures.requests import NewId, Now, Procedure, Spawn
-from bucketmq.procedures.send import Letters, Receipt, send
+from bucketmq.procedures.send import DELAY_SECONDS_MAX, Letters, Receipt, send
 from bucketmq.procedures.shards import raise_shards, use_queue
 from bucketmq.procedures.subscription import Nobody, OpenSubscription, Start, begin, flush_all, look_after, receive
 from bucketmq.procedures.work import Work, work
 from bucketmq.queue.head import Held, Lease, Span
 from bucketmq.queue.message import Message
-from bucketmq.queue.settings import MAIN, Settings, check_name
+from bucketmq.queue.settings import MAIN, SHARDS_MAX, Settings, check_name
 
 PEEK_MAX = 1_000_000
+LEASE_SECONDS_MIN = 0.1
+LEASE_SECONDS_MAX = 12 * 3600.0
 PREFETCH = 4
 """A worker claims this many messages for each of its handlers at a time."""
 
@@ -130,7 +134,7 @@ class QueueApi:
 
 def _delay(delay_seconds: float | None, at: object) -> Procedure[float]:
     if at is None:
-        return delay_seconds or 0.0
+        return 0.0 if delay_seconds is None else check_seconds(delay_seconds, "delay_seconds", high=DELAY_SECONDS_MAX)
     if delay_seconds is not None:
         raise Invalid("give delay_seconds or at, not both")
     now: float = yield Now()
@@ -143,7 +147,7 @@ def seconds_of(at: object) -> float:
         if at.tzinfo is None:
             raise Invalid(f"{at} has no time zone; use datetime.now(timezone.utc) or seconds since 1970")
         return at.timestamp()
-    if isinstance(at, int | float) and not isinstance(at, bool):
+    if isinstance(at, int | float) and not isinstance(at, bool) and math.isfinite(at):
         return float(at)
     raise Invalid(f"a time must be a datetime with a time zone or seconds since 1970, not {at!r}")
 
@@ -177,7 +181,7 @@ class SubscriptionApi:
         bucket = self.queue.bucket
         bucket.keeper.watch(sub)
         yield from bucket.start_keeper()
-        lease = lease_seconds if lease_seconds is not None else sub.queue.settings.lease_seconds
+        lease = _lease(lease_seconds, sub.queue.settings)
         found = yield from receive(sub, limit, wait_seconds=wait_seconds, lease_seconds=lease)
         if isinstance(found, Nobody):
             return Received(None, {}, full=found.full)
@@ -205,6 +209,8 @@ class SubscriptionApi:
         proof = read_receipt(receipt)
         if (proof.queue, proof.subscription) != (sub.queue.name, sub.name):
             raise Invalid(f"the receipt is for {proof.queue}/{proof.subscription}, not {sub.queue.name}/{sub.name}")
+        if proof.span.count != 1 or not 0 <= proof.shard < SHARDS_MAX:
+            raise Invalid(f"{receipt[:40]!r} is not the receipt of one message; use the one that receive printed")
         lease = Lease(proof.lease, sub.queue.holder, 0.0, (Held(proof.span, proof.attempt),))
         return Lot(sub.desk(proof.shard), lease, sub.queue.settings.lease_seconds, [Message("", "")])
 
@@ -234,18 +240,29 @@ class SubscriptionApi:
             wrapped,
             concurrency=concurrency,
             prefetch=prefetch if prefetch is not None else PREFETCH * concurrency,
-            lease_seconds=lease_seconds if lease_seconds is not None else sub.queue.settings.lease_seconds,
+            lease_seconds=_lease(lease_seconds, sub.queue.settings),
             stop_when_empty=stop_when_empty,
         )
         started(state)
         yield from work(state)
 
 
+def _lease(lease_seconds: float | None, settings: Settings) -> float:
+    if lease_seconds is None:
+        return settings.lease_seconds
+    return check_seconds(lease_seconds, "lease_seconds", low=LEASE_SECONDS_MIN, high=LEASE_SECONDS_MAX)
+
+
 def _start(start: object) -> Start:
     if isinstance(start, str):
+        if start not in ("earliest", "latest"):
+            raise Invalid(f"start must be 'earliest', 'latest', a time or offsets by shard, not {start!r}")
         return start
     if isinstance(start, Mapping):
-        return {int(shard): int(offset) for shard, offset in start.items()}
+        try:
+            return {int(shard): int(offset) for shard, offset in start.items()}
+        except (TypeError, ValueError):
+            raise Invalid(f"offsets must be numbers by shard, like {{0: 100}}, not {start!r}") from None
     return seconds_of(start)
 
 
@@ -316,4 +333,5 @@ def settle_now(lot: Lot) -> Procedure[None]:
 
 
 def extend_now(lot: Lot, seconds: float | None) -> Procedure[float]:
-    return (yield from extend(lot, seconds if seconds is not None else lot.lease_seconds))
+    lease_seconds = lot.lease_seconds if seconds is None else check_seconds(seconds, "seconds", high=LEASE_SECONDS_MAX)
+    return (yield from extend(lot, lease_seconds))

@@ -83,33 +83,51 @@ def place(
     key = log.key(base)
     patience = Patience(f"appending at {key}")
     while True:
+        asked_at: float = yield Now()
         reply = yield Create(key, body)
         if isinstance(reply, Written):
+            stored_at = reply.stored_at
             break
         found = yield from get(key)
         if isinstance(found, Object):
             segment = Segment(base, found.body)
             if mine(segment):
+                stored_at = found.stored_at
                 break
             notice_fence(queue, segment)
-            log.learn(segment.end, (yield Now()))
-            return Taken(segment.end)
+            return (yield from _taken(log, segment, known_at))
         yield from patience.again(reply)
-    now = yield Now()
-    low = yield from _trimmed_since(log, base, known_at, now)
-    if low is not None:
-        log.learn(low, now)
+    landed_at = asked_at if stored_at is None else stored_at
+    low, _ = yield from _lowest(log, base, known_at, (yield Now()) if stored_at is None else stored_at)
+    if low > base and not (stored_at is None and (yield from _landed_awake(key, known_at))):
+        log.learn(low, landed_at)
         return Taken(low)
-    log.learn(base + Segment(base, body).count, now)
+    log.learn(base + Segment(base, body).count, landed_at)
     return Landed()
 
 
-def _trimmed_since(log: ShardLog, base: int, known_at: float, now: float) -> Procedure[int | None]:
-    """The trim mark, if it has passed `base` while we slept: then the name we created was dead."""
+def _taken(log: ShardLog, segment: Segment, known_at: float) -> Procedure[Taken]:
+    """Somebody else's segment: go on behind it, or at the mark if it is a dead name that another sleeper re-created."""
+    low, since = yield from _lowest(log, segment.base, known_at, (yield Now()))
+    end = low if low > segment.base else segment.end
+    log.learn(end, since)
+    return Taken(end)
+
+
+def _lowest(log: ShardLog, base: int, known_at: float, now: float) -> Procedure[tuple[int, float]]:
+    """The lowest offset at or above `base` that trimming has not passed, and when that was certain.
+
+    One GET if we slept since `known_at`, else none: within that time no segment grows old enough to be trimmed.
+    """
     if now - known_at <= SLEEP_SECONDS:
-        return None
-    low = yield from trim_mark(log)
-    return low if base < low else None
+        return base, known_at
+    return max(base, (yield from trim_mark(log))), now
+
+
+def _landed_awake(key: str, known_at: float) -> Procedure[bool]:
+    """Whether the segment landed before we slept and trimming passed it after: asked where a write tells no time."""
+    found = yield from get(key)
+    return isinstance(found, Object) and found.stored_at - known_at <= SLEEP_SECONDS
 
 
 def trim_mark(log: ShardLog) -> Procedure[int]:
@@ -129,15 +147,19 @@ def fresh_tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
     """The tail as it is now: what is known, then on until a key is missing."""
     base = yield from tail(queue, log)
     while True:
+        now: float = yield Now()
         segment = yield from read_segment(queue, log, base)
-        if segment is None:
-            log.learn(base, (yield Now()))
+        if segment is not None:
+            base = segment.end
+            continue
+        low, _ = yield from _lowest(log, base, log.tail_at, now)  # it may be missing because it was trimmed
+        log.learn(low, now)
+        if low == base:
             return base
-        base = segment.end
+        base = low
 
 
 def _find_tail(queue: OpenQueue, log: ShardLog) -> Procedure[None]:
-    known_at = yield Now()
     keys = log.keys.hint(log.shard), log.keys.trim(log.shard)
     hint, trim = yield from get_many(keys)
     start = 0
@@ -150,7 +172,7 @@ def _find_tail(queue: OpenQueue, log: ShardLog) -> Procedure[None]:
         start, passed = yield from _last_listed(log, start)
     while (segment := (yield from read_segment(queue, log, start))) is not None:
         start, passed = segment.end, passed + 1
-    log.learn(start, known_at)
+    log.learn(start, 0.0)  # a missing segment may have been trimmed since we listed it: the first create must check
     log.since_hint = passed
     queue.stale = True  # the listing may have passed a fence unseen
     yield from maybe_hint(queue, log)
@@ -212,11 +234,19 @@ def notice_fence(queue: OpenQueue, segment: Segment) -> None:
             queue.stale = True
 
 
-def append(queue: OpenQueue, log: ShardLog, body: bytes, mine: Mine) -> Procedure[int]:
-    """Put one segment at the end of the log; returns its base."""
+def is_outdated(queue: OpenQueue, shards: int) -> bool:
+    """Whether messages of an ordered queue that were placed by a count of `shards` must find their shards anew.
+
+    To be asked after the tail is known: whoever passed a fence to learn it knows the new count, or that there is one.
+    """
+    return queue.settings.ordered and (queue.stale or queue.settings.shards != shards)
+
+
+def append(queue: OpenQueue, log: ShardLog, body: bytes, mine: Mine, shards: int) -> Procedure[int]:
+    """Put one segment at the end of the log; returns its base. `shards` is the count by which the log was chosen."""
     while True:
         base = yield from tail(queue, log)
-        if queue.stale and queue.settings.ordered:
+        if is_outdated(queue, shards):
             raise Fenced
         match (yield from place(queue, log, base, body, mine, known_at=log.tail_at)):
             case Landed():
@@ -230,8 +260,11 @@ def post(queue: OpenQueue, log: ShardLog, parcel: Parcel) -> Procedure[int]:
     """Append the parcel together with whatever else this process is sending to the shard; returns its base."""
 
     def carry(parcels: list[Parcel]) -> Procedure[None]:
+        shards = parcels[0].shards
+        if queue.settings.ordered and any(each.shards != shards for each in parcels):
+            raise Fenced
         body = b"".join(each.lines for each in parcels)
-        base = yield from append(queue, log, body, begins_with(parcels[0].first_id))
+        base = yield from append(queue, log, body, begins_with(parcels[0].first_id), shards)
         for each in parcels:
             each.base = base
             base += each.count

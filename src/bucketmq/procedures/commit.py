@@ -26,7 +26,7 @@ from bucketmq.procedures.lane import Item, Lane, share
 from bucketmq.procedures.opened import OpenQueue, ShardLog
 from bucketmq.procedures.requests import Chance, Create, Get, NewId, Now, Pause, Procedure, Replace, Together
 from bucketmq.procedures.verbs import Patience, create_named, get
-from bucketmq.queue.commands import Command, Outcome, Settle, Settled
+from bucketmq.queue.commands import Command, Lost, Outcome, Settle, Settled
 from bucketmq.queue.head import Head, Span, stamp
 from bucketmq.queue.machine import apply
 from bucketmq.queue.message import ATTEMPT_ERROR_CHARS_MAX, Failure
@@ -38,15 +38,21 @@ CONFLICTS_MAX = 100
 CONFLICT_PAUSE_SECONDS = 0.01
 LOST_MAX = 1_000
 WRITE_WEIGHT = 0.3
+TURN_WRITES = 3.0
+TURN_SECONDS_MAX = 2.0
+SHARED_SECONDS = 30.0
+"""A head is shared if another holder committed to it within this time."""
 
 
 class Ask(Item):
     """Commands of one caller, and their outcomes once the commit has landed."""
 
-    __slots__ = ("ahead", "commands", "outcomes")
+    __slots__ = ("ahead", "commands", "gives_way", "outcomes")
 
-    def __init__(self, commands: tuple[Command, ...], ahead: int | None) -> None:
+    def __init__(self, commands: tuple[Command, ...], ahead: int | None, *, gives_way: bool) -> None:
         super().__init__()
+        self.gives_way = gives_way
+        """Whether the caller would rather do something else than race again."""
         self.commands = commands
         self.outcomes: tuple[Outcome, ...] = ()
         self.ahead = ahead
@@ -88,12 +94,14 @@ class Desk:
         """Races lost so far."""
         self.recent = 0, 0
         """Commits and lost races since somebody last judged them."""
-        self.wrote_last = False
-        """Whether the head as last seen is our own write."""
+        self.claimed_at = 0.0
+        """When we last claimed something, or 0 once we gave up our turn (see `turns`)."""
         self.write_seconds = 0.0
         """How long a write of the head takes, lately."""
         self.looked, self.looked_at = -1, 0.0
         """The version of the head when we last looked whether others are at it, and when (see `turns`)."""
+        self.busy_at = 0.0
+        """When somebody else was last seen at it."""
         self.rest_until = 0.0
         self.began_moves = False
         """Whether a commit of ours listed messages to be moved that nobody has begun to move."""
@@ -104,13 +112,30 @@ class Desk:
         self.lost: deque[str] = deque(maxlen=LOST_MAX)
         """What came too late, until somebody asks."""
 
+    @property
+    def turn_seconds(self) -> float:
+        """How long a moment is: a few writes of the head (see `turns`)."""
+        return min(TURN_WRITES * self.write_seconds, TURN_SECONDS_MAX)
+
+    def is_shared(self, now: float) -> bool:
+        """Whether another holder commits to this head these days."""
+        me, since = self.queue.holder, now - SHARED_SECONDS
+        holders = self.head.holders if self.head is not None else {}
+        return any(seen.at > since for name, seen in holders.items() if name != me)
+
     def take_lost(self) -> list[str]:
         return [self.lost.popleft() for _ in range(len(self.lost))]
 
 
-def commit(desk: Desk, *commands: Command, ahead: int | None = None) -> Procedure[tuple[Outcome, ...]]:
+class Beaten(Exception):
+    """Somebody else was faster, and the caller had said that it gives way then. Never leaves `procedures`."""
+
+
+def commit(
+    desk: Desk, *commands: Command, ahead: int | None = None, gives_way: bool = False
+) -> Procedure[tuple[Outcome, ...]]:
     """Have `commands` applied, together with all settlements that wait. One PUT, or none if nothing changes."""
-    ask = Ask(commands, ahead)
+    ask = Ask(commands, ahead, gives_way=gives_way)
     yield from share(desk.lane, ask, lambda asks: _carry(desk, asks))
     return ask.outcomes
 
@@ -128,7 +153,6 @@ def _seen(desk: Desk, found: Object | Missing, now: float) -> Head:
     else:
         desk.head, desk.version = Head(0, 0), None
     desk.seen_at = now
-    desk.wrote_last = False
     return desk.head
 
 
@@ -180,19 +204,25 @@ def _land(desk: Desk, commands: tuple[Command, ...], asks: list[Ask]) -> Procedu
     desk.commits += 1
     number = desk.commits
     ahead = [ask.ahead for ask in asks if ask.ahead is not None]
-    conflicts = 0
-    head = desk.head if desk.head is not None else (yield from load(desk))
+    conflicts, fresh = 0, False
+    head = yield from _recent(desk)
     while True:
         now = round((yield Now()), 3)
         after, outcomes = apply(head, commands, now, policy_of(queue.settings))
+        if after == head and not fresh and any(map(_refuses, outcomes)):
+            # A receipt from another process may be for a lease that is younger than the head as we last saw it.
+            head, fresh = (yield from load(desk)), True
+            continue
         if after == head:
             return outcomes
-        if (yield from _write(desk, stamp(after, queue.holder, number, now), number, ahead)):
+        if (yield from _write(desk, stamp(after, queue.holder, number, now, lost=desk.conflicts), number, ahead)):
             desk.recent = desk.recent[0] + 1, desk.recent[1] + conflicts
             desk.began_moves = desk.began_moves or any(entry not in head.moving for entry in after.moving)
             return outcomes
         conflicts += 1
         desk.conflicts += 1
+        if all(ask.gives_way for ask in asks):
+            raise Beaten
         if conflicts >= CONFLICTS_MAX:
             raise Contended(
                 f"{desk.key}: lost {conflicts} races in a row; raise the shard count of queue {queue.name!r} "
@@ -201,6 +231,18 @@ def _land(desk: Desk, commands: tuple[Command, ...], asks: list[Ask]) -> Procedu
         yield Pause(CONFLICT_PAUSE_SECONDS * conflicts * (yield Chance()))
         assert desk.head is not None
         head = desk.head
+
+
+def _recent(desk: Desk) -> Procedure[Head]:
+    """The head to apply commands to: as last seen, or read again where others are likely to have changed it since."""
+    now: float = yield Now()
+    if desk.head is None or (now - desk.seen_at > desk.turn_seconds and desk.is_shared(now)):
+        return (yield from load(desk))
+    return desk.head
+
+
+def _refuses(outcome: Outcome) -> bool:
+    return isinstance(outcome, Lost) or (isinstance(outcome, Settled) and bool(outcome.lost))
 
 
 def _write(desk: Desk, head: Head, number: int, ahead: list[int]) -> Procedure[bool]:
@@ -224,7 +266,7 @@ def _write(desk: Desk, head: Head, number: int, ahead: list[int]) -> Procedure[b
         now = yield Now()
         if isinstance(reply, Written):
             desk.head, desk.version = head, reply.version
-            desk.seen_at, desk.wrote_last = now, True
+            desk.seen_at = now
             desk.write_seconds += WRITE_WEIGHT * (now - began - desk.write_seconds)
             return True
         found = yield from get(desk.key)

@@ -19,11 +19,11 @@ from bucketmq.log import documents
 from bucketmq.log import segment as lines
 from bucketmq.log.documents import Dedup, Sent
 from bucketmq.log.segment import Segment
-from bucketmq.procedures.append import Landed, Taken, maybe_hint, place, tail
+from bucketmq.procedures.append import Landed, Taken, is_outdated, maybe_hint, place, tail
 from bucketmq.procedures.opened import OpenQueue
-from bucketmq.procedures.queues import refresh_settings
 from bucketmq.procedures.requests import Create, Now, Procedure, Replace
 from bucketmq.procedures.routing import shard_of
+from bucketmq.procedures.shards import sending_settings
 from bucketmq.procedures.verbs import Patience, get
 from bucketmq.queue.message import Message
 
@@ -75,10 +75,13 @@ def _read(key: str) -> Procedure[tuple[Dedup, Version | None]]:
 
 def _enter(queue: OpenQueue, old: Sent | None, message: Message, now: float) -> Procedure[tuple[Sent, float]]:
     """An entry for a fresh message, or the same message at another place."""
-    settings = yield from refresh_settings(queue)
-    shard = shard_of(settings.shards, message.key, queue.turn)
-    log = queue.log(shard)
-    base = yield from tail(queue, log)
+    while True:
+        shards = (yield from sending_settings(queue)).shards
+        shard = shard_of(shards, message.key, queue.turn)
+        log = queue.log(shard)
+        base = yield from tail(queue, log)
+        if not is_outdated(queue, shards):
+            break
     return Sent(old.id if old else message.id, old.at if old else now, shard, base), log.tail_at
 
 
@@ -97,7 +100,7 @@ def _deliver(queue: OpenQueue, entry: Sent, message: Message, known_at: float) -
         found = yield from get(log.key(entry.base))
         if isinstance(found, Object):
             segment = Segment(entry.base, found.body)
-            log.learn(segment.end, (yield Now()))
+            log.learn(segment.end, 0.0)
             return segment if _place_of(segment, entry.id) >= 0 else Taken(segment.end)
     body = lines.encode([msgspec.structs.replace(message, id=entry.id)])
     outcome = yield from place(

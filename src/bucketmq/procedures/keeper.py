@@ -11,10 +11,13 @@ import logging
 from bucketmq.errors import BucketMQError
 from bucketmq.procedures.receive import Lot, extend
 from bucketmq.procedures.requests import Latch, Now, Procedure, Wait
-from bucketmq.procedures.subscription import OpenSubscription, flush_all
+from bucketmq.procedures.subscription import OpenSubscription, flush_all, give_back
 
 LINGER_SECONDS = 1.0
 """A settlement waits at most about this long for a receive to travel with."""
+
+LINGER_SECONDS_SHARED = 5.0
+"""Where other processes commit to the same head, a write for its own sake is likely to collide with theirs."""
 
 TICK_SECONDS = 0.5
 TICKS_PER_LEASE = 6
@@ -65,19 +68,29 @@ def tick(keeper: Keeper) -> Procedure[None]:
         elif now >= lot.until - lot.lease_seconds * (1 - BEAT_AFTER):
             yield from _beat(lot)
     for subscription, since in list(keeper._subscriptions.items()):
+        if subscription.spare and now - subscription.received_at > LINGER_SECONDS:
+            give_back(subscription)
         pending = any(desk.settlements or desk.dirty for desk in list(subscription.desks.values()))
         if not pending:
             keeper._subscriptions[subscription] = None
         elif since is None:
             keeper._subscriptions[subscription] = now
-        elif now - since >= LINGER_SECONDS:
+        elif now - since >= _linger(subscription, now):
             keeper._subscriptions[subscription] = None
             yield from _hand_in(subscription)
+
+
+def _linger(subscription: OpenSubscription, now: float) -> float:
+    desks = list(subscription.desks.values())
+    shared = any(desk.is_shared(now) for desk in desks)
+    lease = subscription.queue.settings.lease_seconds
+    return min(LINGER_SECONDS_SHARED if shared else LINGER_SECONDS, lease / 4)
 
 
 def hand_in_all(keeper: Keeper) -> Procedure[None]:
     """Hand in everything that waits, without waiting for it to be due."""
     for subscription in keeper.subscriptions():
+        give_back(subscription)
         yield from _hand_in(subscription)
 
 

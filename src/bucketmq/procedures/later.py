@@ -21,10 +21,11 @@ from bucketmq.log import documents
 from bucketmq.log import segment as lines
 from bucketmq.log.documents import Group, Later
 from bucketmq.log.layout import due_of, join
-from bucketmq.procedures.append import Landed, Taken, marked, place, tail
+from bucketmq.procedures.append import Landed, is_outdated, marked, place, tail
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import NewId, Now, Procedure, Replace
 from bucketmq.procedures.routing import shard_of
+from bucketmq.procedures.shards import sending_settings
 from bucketmq.procedures.verbs import create_named, delete, get, get_many, list_page, update_document
 from bucketmq.queue.head import Target
 from bucketmq.queue.message import Message
@@ -85,11 +86,8 @@ def _begin(queue: OpenQueue, register: Later, version: Version, now: float) -> P
     messages = yield from _read(queue, names)
     if messages is None:
         return 0
-    shards = sorted({shard_of(queue.settings.shards, message.key, 0) for message in messages})
-    targets = []
-    for shard in shards:
-        targets.append(Target(shard, (yield from tail(queue, queue.log(shard))), (yield NewId())))
-    group = Group(tuple(names), tuple(targets))
+    aims = yield from _aim(queue, (), messages)
+    group = Group(tuple(names), tuple(aim.target for aim in aims), tuple(aim.cut for aim in aims))
     after = msgspec.structs.replace(register, version=register.version + 1, groups=(group,))
     reply = yield Replace(queue.keys.later_register, documents.encode(after), version)
     if not isinstance(reply, Written):
@@ -110,44 +108,63 @@ def _read(queue: OpenQueue, names: list[str]) -> Procedure[list[Message] | None]
     return messages
 
 
+class Aim(msgspec.Struct, frozen=True):
+    """A target, and which messages of the group are meant for it."""
+
+    target: Target
+    cut: tuple[tuple[int, int], ...]
+
+    def choose(self, messages: list[Message]) -> list[Message]:
+        return [m for m in messages if all(shard_of(shards, m.key, 0) == shard for shards, shard in self.cut)]
+
+
+def _aim(queue: OpenQueue, cut: tuple[tuple[int, int], ...], messages: list[Message]) -> Procedure[list[Aim]]:
+    """Where to put messages that `cut` chose: the ends of their shards. In an ordered queue a raised count counts."""
+    while True:
+        settings = yield from sending_settings(queue)
+        if cut and (not settings.ordered or cut[-1][0] == settings.shards):
+            cuts = {cut[-1][1]: cut}
+        else:
+            homes = sorted({shard_of(settings.shards, message.key, 0) for message in messages})
+            cuts = {shard: (*cut, (settings.shards, shard)) for shard in homes}
+        aims = []
+        for shard, narrower in cuts.items():
+            aims.append(Aim(Target(shard, (yield from tail(queue, queue.log(shard))), (yield NewId())), narrower))
+        if not is_outdated(queue, settings.shards):
+            return aims
+
+
 def _finish(queue: OpenQueue, group: Group) -> Procedure[int]:
     messages = yield from _read(queue, list(group.names))
-    shards = [target.shard for target in group.targets]
-    moved = 0
-    for target in group.targets if messages is not None else ():
-        chosen = [m for m in messages or () if _shard_in(shards, queue, m) == target.shard]
-        if not (yield from _place(queue, group, target, chosen)):
-            return moved
-        moved += len(chosen)
+    if messages is not None:
+        for target, cut in zip(group.targets, group.cuts, strict=True):
+            if not (yield from _place(queue, Aim(target, cut), messages)):
+                return 0
     for name in group.names:
         yield from delete(join(queue.keys.root, name))
     now = yield Now()
     yield from _change(queue, lambda before: _without(before, group, now))
-    return moved
+    return len(messages or ())
 
 
-def _shard_in(shards: list[int], queue: OpenQueue, message: Message) -> int:
-    """The shard of a message as it was when the group was entered, even if the count was raised since."""
-    shard = shard_of(queue.settings.shards, message.key, 0)
-    return shard if shard in shards else shards[shard % len(shards)]
-
-
-def _place(queue: OpenQueue, group: Group, target: Target, messages: list[Message]) -> Procedure[bool]:
-    """Create the group's segment at its target, or at another that the register is told first.
+def _place(queue: OpenQueue, aim: Aim, messages: list[Message]) -> Procedure[bool]:
+    """Create the group's segment at its target, or at others that the register is told first.
 
     False means that somebody else has finished or moved the group on.
     """
-    log = queue.log(target.shard)
-    body = lines.encode([msgspec.structs.replace(message, move=target.move) for message in messages])
-    outcome = yield from place(queue, log, target.base, body, marked(target.move), known_at=0.0)
+    target, chosen = aim.target, aim.choose(messages)
+    body = lines.encode([msgspec.structs.replace(message, move=target.move) for message in chosen])
+    outcome = yield from place(queue, queue.log(target.shard), target.base, body, marked(target.move), known_at=0.0)
     if isinstance(outcome, Landed):
         return True
-    assert isinstance(outcome, Taken)
-    other = Target(target.shard, max(outcome.end, (yield from tail(queue, log))), (yield NewId()))
-    register = yield from _change(queue, lambda before: _aimed(before, target, other))
-    if not any(other in each.targets for each in register.groups):
+    others = yield from _aim(queue, aim.cut, chosen)
+    register = yield from _change(queue, lambda before: _aimed(before, target, others))
+    if not any(others[0].target in each.targets for each in register.groups):
         return False
-    return (yield from _place(queue, group, other, messages))
+    for other in others:
+        if not (yield from _place(queue, other, messages)):
+            return False
+    return True
 
 
 def _change(queue: OpenQueue, change: Callable[[Later], Later]) -> Procedure[Later]:
@@ -155,14 +172,18 @@ def _change(queue: OpenQueue, change: Callable[[Later], Later]) -> Procedure[Lat
     return queue.later
 
 
-def _aimed(before: Later, target: Target, other: Target) -> Later:
-    groups = tuple(
-        msgspec.structs.replace(group, targets=tuple(other if each == target else each for each in group.targets))
-        for group in before.groups
-    )
-    if groups == before.groups:
+def _aimed(before: Later, target: Target, others: list[Aim]) -> Later:
+    """The register with `target` replaced by others, if it is still there."""
+    groups = []
+    for group in before.groups:
+        aims = []
+        for each in map(Aim, group.targets, group.cuts):
+            aims += others if each.target == target else [each]
+        targets, cuts = tuple(aim.target for aim in aims), tuple(aim.cut for aim in aims)
+        groups.append(msgspec.structs.replace(group, targets=targets, cuts=cuts))
+    if tuple(groups) == before.groups:
         return before
-    return msgspec.structs.replace(before, version=before.version + 1, groups=groups)
+    return msgspec.structs.replace(before, version=before.version + 1, groups=tuple(groups))
 
 
 def _without(before: Later, group: Group, now: float) -> Later:

@@ -15,15 +15,17 @@ import msgspec
 from bucketmq.bucket.port import Missing
 from bucketmq.log import segment as lines
 from bucketmq.log.documents import decode_failures
+from bucketmq.log.layout import join
+from bucketmq.log.layout import join
 from bucketmq.log.segment import time_text
-from bucketmq.procedures.append import Landed, Taken, marked, place, tail
+from bucketmq.procedures.append import Landed, is_outdated, marked, place, tail
 from bucketmq.procedures.commit import Desk, commit
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.parts import read_span
 from bucketmq.procedures.queues import dead_queue, origin_queue
 from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.routing import shard_of
-from bucketmq.procedures.verbs import get
+from bucketmq.procedures.verbs import create_named, get
 from bucketmq.queue.claiming import LOST_WORKER
 from bucketmq.queue.commands import Aim, Moved, Noted
 from bucketmq.queue.head import Moving, Target
@@ -59,48 +61,58 @@ def finish_moves(desk: Desk, *, own: bool) -> Procedure[int]:
 def _aim(desk: Desk, there: OpenQueue) -> Procedure[None]:
     """Give every move that has none a target: the end of a shard of the other log."""
     assert desk.head is not None
-    fresh = [entry for entry in desk.head.moving if entry.target is None]
-    by_shard: dict[int, list[int]] = {}
-    for entry in fresh:
-        message = (yield from read_span(desk.queue, desk.log, entry.span))[0]
-        by_shard.setdefault(shard_of(there.settings.shards, message.key, entry.span.start), []).append(entry.span.start)
-    commands = []
-    for shard, starts in by_shard.items():
-        target = Target(shard, (yield from tail(there, there.log(shard))), (yield NewId()))
-        commands.append(Aim(tuple(starts), None, target))
-    if commands:
-        yield from commit(desk, *commands)
+    aims = yield from _targets(desk, there, [entry for entry in desk.head.moving if entry.target is None])
+    if aims:
+        yield from commit(desk, *(Aim(starts, None, target) for target, starts in aims.items()))
+
+
+def _targets(desk: Desk, there: OpenQueue, entries: list[Moving]) -> Procedure[dict[Target, tuple[int, ...]]]:
+    """Where to put these: for each target the moves that are meant for it."""
+    keys = {}
+    for entry in entries:
+        keys[entry.span.start] = (yield from read_span(desk.queue, desk.log, entry.span))[0].key
+    while True:
+        shards = (yield from sending_settings(there)).shards
+        by_shard: dict[int, list[int]] = {}
+        for start, key in keys.items():
+            by_shard.setdefault(shard_of(shards, key, start), []).append(start)
+        targets = {}
+        for shard, starts in by_shard.items():
+            base = yield from tail(there, there.log(shard))
+            targets[Target(shard, base, (yield NewId()))] = tuple(starts)
+        if not is_outdated(there, shards):
+            return targets
 
 
 def _finish(desk: Desk, there: OpenQueue, target: Target) -> Procedure[int]:
     log = there.log(target.shard)
-    while True:
-        entries = [entry for entry in (desk.head.moving if desk.head else ()) if entry.target == target]
-        if not entries:
-            return 0
-        messages = yield from _letters(desk, entries, target)
-        # The target may have been committed long ago, so trimming may have passed it: known_at says "check".
-        outcome = yield from place(there, log, target.base, lines.encode(messages), marked(target.move), known_at=0.0)
-        match outcome:
-            case Landed():
-                yield from commit(desk, Moved(target))
-                return len(messages)
-            case Taken(end):
-                other = Target(target.shard, max(end, (yield from tail(there, log))), (yield NewId()))
-                starts = tuple(entry.span.start for entry in entries)
-                (noted,) = yield from commit(desk, Aim(starts, target, other))
-                if not (isinstance(noted, Noted) and noted.changed):
-                    return 0
-                target = other
+    entries = [entry for entry in (desk.head.moving if desk.head else ()) if entry.target == target]
+    if not entries:
+        return 0
+    messages = yield from _letters(desk, there, entries, target)
+    # The target may have been committed long ago, so trimming may have passed it: known_at says "check".
+    outcome = yield from place(there, log, target.base, lines.encode(messages), marked(target.move), known_at=0.0)
+    if isinstance(outcome, Landed):
+        yield from commit(desk, Moved(target))
+        return len(messages)
+    others = yield from _targets(desk, there, entries)
+    noted = yield from commit(desk, *(Aim(starts, target, other) for other, starts in others.items()))
+    arrived = 0
+    if any(isinstance(each, Noted) and each.changed for each in noted):
+        for other in others:
+            arrived += yield from _finish(desk, there, other)
+    return arrived
 
 
-def _letters(desk: Desk, entries: Iterable[Moving], target: Target) -> Procedure[list[Message]]:
+def _letters(desk: Desk, there: OpenQueue, entries: Iterable[Moving], target: Target) -> Procedure[list[Message]]:
     """The messages as they will lie in the other log. The same entries always give the same bytes."""
     letters: list[Message] = []
     for entry in sorted(entries, key=lambda entry: entry.span.start):
         messages = yield from read_span(desk.queue, desk.log, entry.span)
-        for place_in_span, message in enumerate(messages):
+        for place_in_span, original in enumerate(messages):
+            message = yield from _with_own_body(desk, there, original, target)
             offset = entry.span.start + place_in_span
+            message = yield from _with_body(desk, there, message, target)
             if desk.queue.name.endswith(DEAD_SUFFIX):
                 to = message.died.subscription if message.died else None
                 letters.append(replace(message, move=target.move, died=None, to=to))
@@ -108,6 +120,33 @@ def _letters(desk: Desk, entries: Iterable[Moving], target: Target) -> Procedure
                 died = yield from _died(desk, entry, offset)
                 letters.append(replace(message, move=target.move, died=died, to=None))
     return letters
+
+
+def _with_own_body(desk: Desk, there: OpenQueue, message: Message, target: Target) -> Procedure[Message]:
+    """A large body goes along: the one that is here is deleted with the segment that names it. One GET and one PUT."""
+    if message.body_at is None:
+        return message
+    found = yield from get(join(desk.queue.keys.root, message.body_at.key))
+    if isinstance(found, Missing):
+        return message
+    name = f"{message.id}.{target.move}"
+    yield from create_named(there.keys.body(name), found.body)
+    return replace(message, body_at=replace(message.body_at, key=f"bodies/{name}"))
+
+
+def _with_body(desk: Desk, there: OpenQueue, message: Message, target: Target) -> Procedure[Message]:
+    """A large body moves along, under a name of this move: trimming either log deletes the bodies of its own segments.
+
+    One GET and one PUT for each large body.
+    """
+    if message.body_at is None:
+        return message
+    found = yield from get(join(desk.queue.keys.root, message.body_at.key))
+    if isinstance(found, Missing):
+        return message
+    name = f"{target.move}-{message.id}"
+    yield from create_named(there.keys.body(name), found.body)
+    return replace(message, body_at=replace(message.body_at, key=f"bodies/{name}"))
 
 
 def _died(desk: Desk, entry: Moving, offset: int) -> Procedure[Died]:

@@ -25,13 +25,15 @@ PARCEL_BYTES_MAX = LINES_BYTES_MAX
 class Parcel(Item):
     """Lines of one send on their way into a shard. `base` is the offset of the first one, once it is known."""
 
-    __slots__ = ("base", "count", "first_id", "lines")
+    __slots__ = ("base", "count", "first_id", "lines", "shards")
 
-    def __init__(self, lines: bytes, count: int, first_id: str) -> None:
+    def __init__(self, lines: bytes, count: int, first_id: str, shards: int) -> None:
         super().__init__()
         self.lines = lines
         self.count = count
         self.first_id = first_id
+        self.shards = shards
+        """The shard count by which the shard was chosen."""
         self.base = -1
 
 

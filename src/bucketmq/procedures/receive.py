@@ -17,6 +17,7 @@ import msgspec
 from bucketmq.errors import LeaseLost
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.append import read_segment, trim_mark
+from bucketmq.procedures.checks import check_seconds, plain_text
 from bucketmq.procedures.commit import Desk, Settlement, commit, load
 from bucketmq.procedures.parts import read_span
 from bucketmq.procedures.requests import Now, Procedure
@@ -37,8 +38,9 @@ from bucketmq.queue.commands import (
     Retry,
     Settle,
 )
-from bucketmq.queue.head import Head, Lease, Span
+from bucketmq.queue.head import Head, Held, Lease, Span
 from bucketmq.queue.message import Message
+from bucketmq.queue.spans import cut
 
 log = logging.getLogger("bucketmq")
 
@@ -106,6 +108,7 @@ class Lot:
 
     def settle(self, offset: int, attempt: int, make: MakeSettle, why: str | None) -> None:
         """Note any other end of a message. `why` is kept in a failure record."""
+        why = None if why is None else plain_text(why)
         self.settled.add(offset)
         spans = self.spans_of([offset])
         self.desk.settlements.append(
@@ -113,6 +116,7 @@ class Lot:
         )
 
     def retry(self, offset: int, attempt: int, delay_seconds: float, why: str) -> None:
+        delay_seconds = check_seconds(delay_seconds, "delay_seconds")
         self.settle(offset, attempt, lambda spans, record: Retry(self.lease, spans, delay_seconds, record), why)
 
     def bury(self, offset: int, attempt: int, why: str) -> None:
@@ -120,6 +124,27 @@ class Lot:
 
     def release(self, offset: int, attempt: int) -> None:
         self.settle(offset, attempt, lambda spans, _: Release(self.lease, spans), None)
+
+    def release_all(self) -> None:
+        """Give back everything that is not settled yet."""
+        offsets = [offset for offset, _ in self.places() if offset not in self.settled]
+        if offsets:
+            spans = self.spans_of(offsets)
+            self.settled.update(offsets)
+            self.desk.settlements.append(Settlement((), lambda _: Release(self.lease, spans), None, 0, self.note_lost))
+
+    def split(self, limit: int) -> list[Lot]:
+        """The same messages under the same lease as lots of at most `limit`."""
+        lots: list[Lot] = []
+        held = list(self.held)
+        left = self.messages
+        while left:
+            taken, held = _take_held(held, limit)
+            count = sum(each.span.count for each in taken)
+            lease = Lease(self.lease, self.desk.queue.holder, self.until, tuple(taken))
+            lots.append(Lot(self.desk, lease, self.lease_seconds, left[:count]))
+            left = left[count:]
+        return lots
 
     def redrive(self, offset: int, attempt: int) -> None:
         self.settle(offset, attempt, lambda spans, _: Redrive(self.lease, spans), None)
@@ -158,6 +183,20 @@ class Lot:
         return tuple(spans)
 
 
+def _take_held(held: list[Held], limit: int) -> tuple[list[Held], list[Held]]:
+    """The first `limit` messages of `held`, and the rest."""
+    taken: list[Held] = []
+    for place, each in enumerate(held):
+        first, rest = cut(each.span, limit)
+        taken.append(msgspec.structs.replace(each, span=first))
+        limit -= first.count
+        if rest is not None:
+            return taken, [msgspec.structs.replace(each, span=rest), *held[place + 1 :]]
+        if not limit:
+            return taken, held[place + 1 :]
+    return taken, []
+
+
 class Empty(msgspec.Struct, frozen=True):
     """Nothing to hand out now. `due` is when something listed may become claimable."""
 
@@ -167,8 +206,8 @@ class Empty(msgspec.Struct, frozen=True):
 Claimless = Empty | Full
 
 
-def claim(desk: Desk, limit: int, lease_seconds: float) -> Procedure[Lot | Claimless]:
-    """Claim up to `limit` messages of one shard and read them."""
+def claim(desk: Desk, limit: int, lease_seconds: float, *, gives_way: bool = False) -> Procedure[Lot | Claimless]:
+    """Claim up to `limit` messages of one shard and read them. With `gives_way`, a lost race raises `Beaten`."""
     for _ in range(CLAIM_ROUNDS):
         head = yield from recent_head(desk)
         known = yield from _known(desk, head, limit)
@@ -177,7 +216,7 @@ def claim(desk: Desk, limit: int, lease_seconds: float) -> Procedure[Lot | Claim
             return Empty(next_due(head))
         ahead = known[-1].base + known[-1].count if known and _exhausts(head, known, limit) else None
         command = Claim(desk.queue.holder, limit, lease_seconds, known)
-        outcome = (yield from commit(desk, command, ahead=ahead))[-1]
+        outcome = (yield from commit(desk, command, ahead=ahead, gives_way=gives_way))[-1]
         match outcome:
             case Claimed(lease):
                 messages = yield from _read_held(desk, lease)
@@ -226,7 +265,7 @@ def _known(desk: Desk, head: Head, limit: int) -> Procedure[tuple[Known, ...]]:
         segment = yield from read_segment(desk.queue, desk.log, base)
         if segment is None:
             break
-        desk.log.learn(segment.end, (yield Now()))
+        desk.log.learn(segment.end, 0.0)
         known.append((yield from _describe(desk, segment)))
         base = segment.end
     return tuple(known)

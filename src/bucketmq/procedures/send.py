@@ -18,9 +18,9 @@ from bucketmq.procedures.append import Fenced, post
 from bucketmq.procedures.dedup import send_once
 from bucketmq.procedures.later import put_later
 from bucketmq.procedures.opened import OpenQueue, Parcel
-from bucketmq.procedures.queues import refresh_settings
 from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.routing import shard_of
+from bucketmq.procedures.shards import sending_settings
 from bucketmq.procedures.verbs import create_named
 from bucketmq.queue.message import BodyAt, Message
 
@@ -131,18 +131,26 @@ def _message(id_: str, at: str, key: str | None, headers: dict[str, str] | None,
 def _spill_large(queue: OpenQueue, messages: list[Message]) -> Procedure[list[Message]]:
     """Put every body that is too large for a line into an object of its own. One PUT each."""
     spilled = []
+    for message in messages:  # all of them before the first is written
+        _raw_body(message)
     for message in messages:
-        json = message.body_base64 is None
-        raw = lines.encode_body(message.body) if json else lines.from_base64(message.body_base64 or "", message.id)
+        json, raw = _raw_body(message)
         if len(raw) <= queue.settings.inline_bytes_max:
             spilled.append(message)
             continue
-        if len(raw) > BODY_BYTES_MAX:
-            raise Invalid(f"the body has {len(raw):,} bytes, more than {BODY_BYTES_MAX:,}; send the key of an object")
         yield from create_named(queue.keys.body(message.id), raw)
         at = BodyAt(f"bodies/{message.id}", len(raw), json)
         spilled.append(Message(message.id, message.at, message.key, message.headers, body_at=at))
     return spilled
+
+
+def _raw_body(message: Message) -> tuple[bool, bytes]:
+    """Whether the body is JSON, and its bytes."""
+    json = message.body_base64 is None
+    raw = lines.encode_body(message.body) if json else lines.from_base64(message.body_base64 or "", message.id)
+    if len(raw) > BODY_BYTES_MAX:
+        raise Invalid(f"the body has {len(raw):,} bytes, more than {BODY_BYTES_MAX:,}; send the key of an object")
+    return json, raw
 
 
 def _post_all(queue: OpenQueue, messages: list[Message], data: bytes) -> Procedure[list[Receipt]]:
@@ -152,12 +160,13 @@ def _post_all(queue: OpenQueue, messages: list[Message], data: bytes) -> Procedu
     left: Sequence[int] = range(len(messages))
     receipts: list[Receipt] = [Receipt("")] * len(messages)
     while left:
-        shards = (yield from refresh_settings(queue)).shards
+        shards = (yield from sending_settings(queue)).shards
         by_shard = _by_shard(shards, messages, left, turn)
         try:
             for shard, places in by_shard.items():
                 chosen = data if len(places) == len(messages) else _lines_at(data, places)
-                base = yield from _post(queue, shard, messages[places[0]].id, len(places), chosen)
+                parcel = Parcel(chosen, len(places), messages[places[0]].id, shards)
+                base = yield from post(queue, queue.log(shard), parcel)
                 for step, place in enumerate(places):
                     receipts[place] = Receipt(messages[place].id, shard, base + step)
                 by_shard = {**by_shard, shard: range(0)}
@@ -182,7 +191,3 @@ def _by_shard(shards: int, messages: list[Message], places: Sequence[int], turn:
 def _lines_at(data: bytes, places: Sequence[int]) -> bytes:
     every = data.split(b"\n")
     return b"".join(every[place] + b"\n" for place in places)
-
-
-def _post(queue: OpenQueue, shard: int, first_id: str, count: int, data: bytes) -> Procedure[int]:
-    return (yield from post(queue, queue.log(shard), Parcel(data, count, first_id)))

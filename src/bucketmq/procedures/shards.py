@@ -4,8 +4,8 @@ In a plain queue this is one conditional write of the settings; producers and wo
 `SETTINGS_SECONDS`. In an ordered queue a key may go to a new shard, and its messages there must not overtake those
 still waiting in the old one. So:
 
- 1. The settings get the new count, and a note of the old one. Whoever reads them sends to the new shards; what lies in
-    these is not handed out yet.
+ 1. The settings get the new count, and a note of the old one. Whoever reads them and wants to send does step 2 and 3
+    first, so that nothing in a new shard is older than the fences; what lies in the new ones is not handed out yet.
  2. Each old shard gets a fence, a segment that is no message. A producer that does not know the new count collides with
     the fence, reads the settings and finds the shard anew. So behind the fence no producer uses the old count.
  3. The settings get the offsets of the fences. A subscription hands out from the new shards once it has settled
@@ -25,7 +25,7 @@ from bucketmq.log import segment as lines
 from bucketmq.procedures.append import Landed, begins_with, place, tail
 from bucketmq.procedures.commit import Desk
 from bucketmq.procedures.opened import OpenBucket, OpenQueue
-from bucketmq.procedures.queues import change_settings, open_queue, reload_settings
+from bucketmq.procedures.queues import change_settings, open_queue, refresh_settings, reload_settings
 from bucketmq.procedures.receive import recent_head
 from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.queue.message import Message
@@ -57,6 +57,14 @@ def raise_shards(queue: OpenQueue, shards: int) -> Procedure[Settings]:
 
     yield from finish_raise(queue)
     queue.settings = yield from change_settings(queue.keys, queue.settings, change)
+    yield from finish_raise(queue)
+    return queue.settings
+
+
+def sending_settings(queue: OpenQueue) -> Procedure[Settings]:
+    """The settings to send by. A raise that is under way is finished first: what goes to a new shard is younger than
+    the fences, so whoever sends by the old count afterwards collides with one."""
+    yield from refresh_settings(queue)
     yield from finish_raise(queue)
     return queue.settings
 

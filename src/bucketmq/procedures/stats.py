@@ -21,6 +21,8 @@ from bucketmq.queue.head import Head
 from bucketmq.queue.settings import DEAD_SUFFIX, MAIN
 
 LATER_PAGES_MAX = 3
+HOLDER_SECONDS = 600.0
+CONFLICTS_TOLERABLE = 0.2
 
 
 class ShardStats(msgspec.Struct, frozen=True):
@@ -44,7 +46,11 @@ class SubscriptionStats(msgspec.Struct, frozen=True):
     waiting: int
     oldest_age_seconds: float | None
     holders: int
-    """Processes that committed to its heads in the last minute."""
+    """Processes that committed to its heads in the last ten minutes."""
+    conflict_rate: float
+    """The part of these processes' head writes that were refused because another was faster."""
+    advice: str
+    """What to do about it, if anything."""
     shards: tuple[ShardStats, ...]
 
 
@@ -111,7 +117,8 @@ def _subscription(queue: OpenQueue, name: str, tails: list[int]) -> Procedure[Su
         age = (yield from _age(queue, shard, head.needs_from, now)) if depth else None
         shards.append(ShardStats(shard, tail, depth, head.held_count, head.waiting_count, age))
     ages = [each.oldest_age_seconds for each in shards if each.oldest_age_seconds is not None]
-    holders = {holder for head in heads for holder, seen in head.holders.items() if seen.at > now - 60}
+    holders = {holder for head in heads for holder, seen in head.holders.items() if seen.at > now - HOLDER_SECONDS}
+    rate = _conflict_rate(heads, holders)
     return SubscriptionStats(
         name=name,
         depth=sum(each.depth for each in shards),
@@ -119,8 +126,25 @@ def _subscription(queue: OpenQueue, name: str, tails: list[int]) -> Procedure[Su
         waiting=sum(each.waiting for each in shards),
         oldest_age_seconds=max(ages, default=None),
         holders=len(holders),
+        conflict_rate=rate,
+        advice=_advice(rate, len(holders), len(tails)),
         shards=tuple(shards),
     )
+
+
+def _conflict_rate(heads: list[Head], holders: set[str]) -> float:
+    """Told by the heads themselves: each holder notes how many races it lost."""
+    seen = [each for head in heads for name, each in head.holders.items() if name in holders]
+    lost = sum(each.lost for each in seen)
+    made = sum(each.commit for each in seen)
+    return lost / (made + lost) if made else 0.0
+
+
+def _advice(rate: float, holders: int, shards: int) -> str:
+    if rate < CONFLICTS_TOLERABLE:
+        return ""
+    wanted = max(shards * 2, holders)
+    return f"{rate:.0%} of the head writes of {holders} processes were refused: raise the shard count to {wanted}"
 
 
 def _age(queue: OpenQueue, shard: int, base: int, now: float) -> Procedure[float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -11,7 +12,7 @@ from bucketmq.errors import Corrupt, Invalid
 from bucketmq.log import documents
 from bucketmq.log.layout import base_of
 from bucketmq.procedures.append import fresh_tail, read_segment, trim_mark
-from bucketmq.procedures.commit import Desk
+from bucketmq.procedures.commit import Beaten, Desk
 from bucketmq.procedures.later import stage
 from bucketmq.procedures.moves import finish_moves
 from bucketmq.procedures.opened import OpenQueue, ShardLog
@@ -19,7 +20,7 @@ from bucketmq.procedures.queues import refresh_settings
 from bucketmq.procedures.receive import Claimless, Empty, Lot, claim, flush
 from bucketmq.procedures.requests import Chance, Create, Latch, Now, Procedure, Wait
 from bucketmq.procedures.shards import open_shards, raise_shards
-from bucketmq.procedures.turns import later_turn, rest
+from bucketmq.procedures.turns import has_turn, later_turn, rest
 from bucketmq.procedures.verbs import Patience, get, list_page
 from bucketmq.queue.commands import Full
 from bucketmq.queue.head import Head
@@ -33,6 +34,9 @@ POLL_MAX_SECONDS_LOCAL = 0.25
 STAY_LOTS = 16
 """After this many lots in a row from one shard a receiver looks at the next one."""
 
+GIVE_WAY_CHANCE = 0.5
+AT_ONCE_MAX = 8
+CLEAN_CLAIMS = 16
 ADVICE_COMMITS = 50
 ADVICE_CONFLICTS = 0.3
 
@@ -49,6 +53,14 @@ class OpenSubscription:
         self.desks: dict[int, Desk] = {}
         self.shard = -1
         self.stayed = 0
+        self.spare: deque[Lot] = deque()
+        """Claimed and not handed to a caller yet: where workers collide, one claim serves several receives."""
+        self.claims_at_once = 1
+        self.clean_claims = 0
+        self.received_at = 0.0
+        """When a caller last asked."""
+        self.left: Desk | None = None
+        """The desk of a shard whose turn was just given up."""
         self.stop = Latch()
         """Open to end waits early."""
 
@@ -78,17 +90,21 @@ def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_sec
     """
     if limit < 1:
         raise Invalid(f"receive at least 1 message, not {limit}")
-    deadline = (yield Now()) + wait_seconds
-    pause = POLL_FIRST_SECONDS
-    patient = wait_seconds > 0
+    now: float = yield Now()
+    deadline, pause, patient = now + wait_seconds, POLL_FIRST_SECONDS, wait_seconds > 0
+    since, sub.received_at = now - sub.received_at, now
+    if (spare := _spare(sub, now)) is not None:
+        return spare
+    at_once = sub.claims_at_once if patient and since * sub.claims_at_once < lease_seconds / 4 else 1
     while True:
-        found = yield from _try_shards(sub, limit, lease_seconds, patient=patient)
+        found = yield from _try_shards(sub, limit * at_once, lease_seconds, patient=patient)
         if isinstance(found, Lot):
-            return found
+            first, *others = found.split(limit) if found.count > limit else [found]
+            sub.spare.extend(others)
+            return first
         now = yield Now()
         left = deadline - now
         if (left <= 0 or sub.stop.is_open) and not patient:
-            yield from flush_all(sub)
             return found[0]
         if left <= 0 or sub.stop.is_open:
             patient = False  # the last look waits for nobody's turn
@@ -100,11 +116,31 @@ def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_sec
         pause = min(pause * 2, most)
 
 
+def _spare(sub: OpenSubscription, now: float) -> Lot | None:
+    """What an earlier claim left over, unless half of its lease has passed: then it is given back."""
+    while sub.spare:
+        lot = sub.spare.popleft()
+        if not lot.lost and lot.until - now > lot.lease_seconds / 2:
+            return lot
+        lot.release_all()
+    return None
+
+
+def give_back(sub: OpenSubscription) -> None:
+    """Release what was claimed and not handed to a caller; the next commit says so."""
+    while sub.spare:
+        sub.spare.popleft().release_all()
+
+
 def _try_shards(
     sub: OpenSubscription, limit: int, lease_seconds: float, *, patient: bool
 ) -> Procedure[Lot | tuple[Nobody, float | None]]:
     yield from refresh_settings(sub.queue)
     yield from stage(sub.queue)
+    if sub.left is not None:
+        # What was settled since travels now, before somebody else takes the turn we gave up.
+        left, sub.left = sub.left, None
+        yield from flush(left)
     full, due, trouble = False, None, None
     for shard in (yield from _order(sub)):
         desk = sub.desk(shard)
@@ -128,16 +164,35 @@ def _try_shard(
 ) -> Procedure[Lot | Claimless]:
     if patient and (later := (yield from later_turn(desk))) is not None:
         return Empty(later)
-    conflicts = desk.conflicts
-    found = yield from claim(desk, limit, lease_seconds)
+    conflicts, own = desk.conflicts, has_turn(desk, (yield Now()))
+    # Two who both believe that it is their turn: a lost race ends that for one of them, sooner or later.
+    gives_way = patient and (not own or (yield Chance()) < GIVE_WAY_CHANCE)
+    try:
+        found = yield from claim(desk, limit, lease_seconds, gives_way=gives_way)
+    except Beaten:
+        _learn_from(sub, collided=True)
+        rest(desk, (yield Now()))
+        return Empty(desk.rest_until)
     yield from look_after(desk)
     if isinstance(found, Lot):
+        desk.claimed_at = yield Now()
+        _learn_from(sub, collided=desk.conflicts > conflicts)
         sub.stayed = sub.stayed + 1 if sub.shard == desk.shard else 1
         sub.shard = desk.shard
-        if desk.conflicts > conflicts or sub.stayed >= STAY_LOTS:
+        if sub.stayed >= STAY_LOTS:
             sub.shard, sub.stayed = desk.shard + 1, 0
-            rest(desk, (yield Now()))
+            rest(desk, desk.claimed_at)
+            sub.left = desk if desk.is_shared(desk.claimed_at) else None
     return found
+
+
+def _learn_from(sub: OpenSubscription, *, collided: bool) -> None:
+    """Claim more at once after a collision, less again after many claims without one."""
+    sub.clean_claims = 0 if collided else sub.clean_claims + 1
+    if collided:
+        sub.claims_at_once = min(sub.claims_at_once * 2, AT_ONCE_MAX)
+    elif sub.clean_claims >= CLEAN_CLAIMS:
+        sub.claims_at_once, sub.clean_claims = max(1, sub.claims_at_once // 2), 0
 
 
 def _order(sub: OpenSubscription) -> Procedure[list[int]]:

@@ -14,10 +14,11 @@ from typing import Any
 
 from bucketmq import outcomes
 from bucketmq.errors import BucketMQError, Invalid, LeaseLost
+from bucketmq.procedures.checks import check_seconds
 from bucketmq.procedures.keeper import Keeper
 from bucketmq.procedures.receive import Lot
 from bucketmq.procedures.requests import Call, Chance, Latch, Now, Pause, Procedure, Spawn, Wait
-from bucketmq.procedures.subscription import Nobody, OpenSubscription, flush_all, receive
+from bucketmq.procedures.subscription import Nobody, OpenSubscription, flush_all, give_back, receive
 from bucketmq.procedures.trim import trim
 
 WAIT_SECONDS = 20.0
@@ -108,6 +109,7 @@ def work(state: Work) -> Procedure[None]:
         state.ending = True
         state._turn("fed")
     yield Wait(state.ended)
+    give_back(state.subscription)
     for piece in state.waiting:
         piece.lot.release(piece.offset, piece.attempt)
     yield from flush_all(state.subscription)
@@ -175,10 +177,10 @@ def _runner(state: Work, number: int) -> Procedure[None]:
 def _handle(state: Work, piece: Piece) -> Procedure[None]:
     try:
         outcome = yield Call(state.handler, piece.delivery)
-    except LeaseLost as error:
-        log.warning("action=lease_lost queue=%s %s", state.subscription.queue.name, error)
-        return
-    except Exception:
+    except (Exception, SystemExit) as error:  # a handler that calls sys.exit() must not take its runner along
+        if isinstance(error, LeaseLost) and piece.lot.lost:
+            log.warning("action=lease_lost queue=%s %s", state.subscription.queue.name, error)
+            return
         outcome = outcomes.Retry(traceback.format_exc()[-TRACEBACK_CHARS:])
         log.warning("action=handler_failed queue=%s attempt=%d", state.subscription.queue.name, piece.attempt)
     if piece.offset in piece.lot.settled:
@@ -188,12 +190,18 @@ def _handle(state: Work, piece: Piece) -> Procedure[None]:
 
 def _settle(state: Work, piece: Piece, outcome: object) -> Procedure[None]:
     lot = piece.lot
+    if isinstance(outcome, type) and issubclass(outcome, outcomes.Outcome):
+        outcome = outcome()  # `return Retry` means `return Retry()`, not "done"
     match outcome:
         case outcomes.Retry(reason, delay_seconds):
-            if delay_seconds is None:
+            try:
+                delay = None if delay_seconds is None else check_seconds(delay_seconds, "Retry.delay_seconds")
+            except Invalid as error:
+                delay, reason = None, f"{reason}\n({error})"
+            if delay is None:
                 backoff = state.subscription.queue.settings.backoff
-                delay_seconds = backoff.seconds(piece.attempt, (yield Chance()))
-            lot.retry(piece.offset, piece.attempt, delay_seconds, reason)
+                delay = backoff.seconds(piece.attempt, (yield Chance()))
+            lot.retry(piece.offset, piece.attempt, delay, reason)
         case outcomes.Bury(reason):
             lot.bury(piece.offset, piece.attempt, reason)
         case outcomes.Release():

@@ -103,10 +103,11 @@ class Moving(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
-    """A holder's last commit: its number and when."""
+    """A holder's last commit: its number and when, and how many races the holder has lost on this head so far."""
 
     commit: int
     at: float
+    lost: int = 0
 
 
 class Head(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -156,9 +157,9 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
             yield moving.span
 
 
-def stamp(head: Head, holder: str, commit: int, now: float) -> Head:
+def stamp(head: Head, holder: str, commit: int, now: float, *, lost: int = 0) -> Head:
     """Note that `holder` made its commit number `commit`, and forget the longest silent holders above the limit."""
-    holders = {**head.holders, holder: Seen(commit, round(now, 3))}
+    holders = {**head.holders, holder: Seen(commit, round(now, 3), lost)}
     while len(holders) > HOLDERS_MAX:
         del holders[min(holders.keys() - {holder}, key=lambda name: (holders[name].at, name))]
     return msgspec.structs.replace(head, holders=holders, version=head.version + 1)

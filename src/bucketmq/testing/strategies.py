@@ -137,6 +137,7 @@ def settings() -> st.SearchStrategy[Settings]:
         expire_seconds=seconds,
         inline_bytes_max=st.integers(0, 1 << 20),
         in_flight_max=st.integers(1, 100_000),
+        main=st.booleans(),
         fences=st.lists(
             st.builds(
                 Fences,

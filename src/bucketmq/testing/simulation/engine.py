@@ -62,6 +62,8 @@ class Process:
         self.broken: BaseException | None = None
         """What ended a procedure that nobody waits for."""
         self._tasks: dict[Task, None] = {}
+        self._stalled: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """What waits for the end of a freeze."""
 
     def start(self, procedure: Generator[Any, Any, Any], name: str, ended: Ended | None = None) -> None:
         """Run a procedure in this process; `ended` is told how it ended, unless the process dies first."""
@@ -87,13 +89,25 @@ class Process:
         """SIGSTOP for a while."""
         self.world.note(self.name, f"freezes for {seconds:.1f} s")
         self.frozen_until = max(self.frozen_until, self.world.now + seconds)
+        self.world.after(seconds, self._thaw)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.frozen_until = 0.0
+        self._thaw()
+
+    def _thaw(self) -> None:
+        if self.frozen_until <= self.world.now:
+            stalled, self._stalled = self._stalled, []
+            for function, arguments in stalled:
+                self.world.after(0.0, function, *arguments)
 
     def _resume(self, task: Task, value: Any, error: BaseException | None) -> None:
         world = self.world
         if not self.alive:
             return
         if self.frozen_until > world.now:
-            world.after(self.frozen_until - world.now, self._resume, task, value, error)
+            self._stalled.append((self._resume, (task, value, error)))
             return
         stack = task.stack
         while True:
@@ -165,7 +179,7 @@ class Process:
                 self.kill()
                 return
             if self.frozen_until > self.world.now:
-                self.world.after(self.frozen_until - self.world.now, answered, answer, error)
+                self._stalled.append((answered, (answer, error)))
                 return
             if isinstance(answer, Written):
                 self.skew_seconds = max(-1.0, min(1.0, self.skew_seconds))  # it has seen the store's clock now

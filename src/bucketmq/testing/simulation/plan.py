@@ -127,7 +127,8 @@ def _jobs(chance: random.Random, settings: dict[str, Any], *, long: bool) -> lis
     while left > 0:
         count = min(left, chance.choice((1, 1, 1, 2, 3)))
         left -= count
-        tokens = tuple(f"t{next(unique)}" for _ in range(count))
+        name = f"t{next(unique)}"
+        tokens = tuple(f"{name}-{place}" for place in range(count)) if count > 1 else (name,)
         keyed = chance.random() < (0.9 if settings["ordered"] else 0.3)
         kind = chance.random()
         jobs.append(

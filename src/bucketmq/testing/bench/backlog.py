@@ -1,0 +1,52 @@
+"""Deep queues, quickly: backlogs that would take a producer hours, for benchmarks and tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bucketmq.client import Queue
+from bucketmq.log import documents, segment
+from bucketmq.log.documents import Hint
+from bucketmq.log.layout import SUFFIX, QueueKeys
+from bucketmq.queue.message import Message
+from bucketmq.queue.settings import Settings
+from bucketmq.testing.bench.payload import batch, body
+
+SEND = 10_000
+"""Messages in one segment of a backlog: about 2.5 MB."""
+
+LINKS_MAX = 50_000
+"""ext4 allows 65,000 names for one file."""
+
+
+def fill(queue: Queue, depth: int, *, per_segment: int = SEND) -> None:
+    """Send `depth` messages in a few large sends."""
+    for start in range(0, depth, per_segment):
+        queue.send_many(batch(start, min(per_segment, depth - start)))
+
+
+def write_segments(root: Path, queue: str, count: int, *, hint_behind: int | None) -> None:
+    """A queue of `count` one-message segments as files of a folder store, by hard links: some ten microseconds each.
+
+    Many segments share one file, ids included, which nothing that counts or follows the log can see. `hint_behind` is
+    how far the hint is behind the tail; None leaves it out, as if its writer had died before the first.
+    """
+    keys = QueueKeys("", queue)
+    log = root / keys.log(0)
+    log.mkdir(parents=True)
+    (root / keys.settings).write_bytes(documents.encode(Settings()))
+    if hint_behind is not None:
+        hint = root / keys.hint(0)
+        hint.parent.mkdir(parents=True)
+        hint.write_bytes(documents.encode(Hint(max(0, count - hint_behind))))
+    line = segment.encode([Message("0123456789abcdef", segment.time_text(0.0), body=body(0))])
+    directory = os.open(log, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for start in range(0, count, LINKS_MAX):
+            first = Path(keys.segment(0, start)).name
+            (log / first).write_bytes(line)
+            for base in range(start + 1, min(start + LINKS_MAX, count)):
+                os.link(first, f"{base:020}{SUFFIX}", src_dir_fd=directory, dst_dir_fd=directory)
+    finally:
+        os.close(directory)

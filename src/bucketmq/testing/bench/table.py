@@ -1,0 +1,88 @@
+"""Measurements as tables for a terminal: by rich where it is installed, plainly where not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TextIO
+
+from bucketmq.testing.bench.results import OURS, Measurement, Report, Target
+
+HEADINGS = ("what", "store", "depth", "queue", "value", "unit", "× peer", "target", "", "load")
+
+
+def show(report: Report, out: TextIO) -> None:
+    machine = report.machine
+    print(
+        f"{machine.cores} cores ({machine.processor}), {machine.memory_bytes / (1 << 30):.0f} GiB, {machine.system}, "
+        f"{machine.python}, bucketmq {machine.bucketmq}, load average {', '.join(map(str, machine.load))} at the start",
+        file=out,
+    )
+    for scenario, group in groupby(report.measurements, key=lambda each: each.scenario):
+        _show_one(scenario, list(group), out)
+    for scenario, why in report.broken.items():
+        print(f"\n{scenario}: not measured: {why}", file=out)
+    judged = [each for each in report.measurements if each.reached is not None]
+    reached = sum(1 for each in judged if each.reached)
+    print(f"\n{reached} of {len(judged)} targets reached, sizes {report.sizes}, {report.seconds:.0f} s", file=out)
+
+
+def _show_one(scenario: str, found: Sequence[Measurement], out: TextIO) -> None:
+    rows = [_row(each) for each in found]
+    if not _rich(scenario, rows, out):
+        _plain(scenario, rows, out)
+    for note in dict.fromkeys(f"{each.what}: {each.note}" for each in found if each.note and each.subject == OURS):
+        print(f"  {note}", file=out)
+
+
+def _row(each: Measurement) -> tuple[str, ...]:
+    return (
+        each.what,
+        each.store,
+        f"{each.depth:,}" if each.depth is not None else "",
+        each.subject,
+        _number(each.value),
+        each.unit,
+        f"{_number(each.ratio)}×" if each.ratio is not None else "",
+        _target(each.target) if each.target is not None else "",
+        "" if each.reached is None else "reached" if each.reached else "not reached",
+        f"{each.load:.1f}" if each.load is not None else "",
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _target(target: Target) -> str:
+    return f">= {target.at_least:,.6g}" if target.at_least is not None else f"<= {target.at_most:,.6g}"
+
+
+def _rich(title: str, rows: Sequence[tuple[str, ...]], out: TextIO) -> bool:
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        return False
+    table = Table(title=title, title_justify="left")
+    for heading in HEADINGS:
+        table.add_column(
+            heading, justify="right" if heading in ("depth", "value", "× peer", "target", "load") else "left"
+        )
+    for row in rows:
+        table.add_row(*row, style="red" if "not reached" in row else None)
+    width = None if out.isatty() else 160
+    Console(file=out, width=width).print(table)
+    return True
+
+
+def _plain(title: str, rows: Sequence[tuple[str, ...]], out: TextIO) -> None:
+    widths = [max(len(row[place]) for row in (HEADINGS, *rows)) for place in range(len(HEADINGS))]
+    print(f"\n{title}", file=out)
+    for row in (HEADINGS, *rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), file=out)
+
+
+def progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,119 @@
+"""One sending and one receiving process on a real store: end to end, draining a backlog, and single sends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import bucketmq
+from bucketmq.testing.bench.children import alone, together
+from bucketmq.testing.bench.payload import batch, body, checksum
+from bucketmq.testing.bench.places import Place, folder_place, seaweedfs_place, settle_disk
+from bucketmq.testing.bench.results import Measurement, Target, measured
+from bucketmq.testing.bench.sizes import BACKLOG, BATCH, Sizes
+
+QUEUE = "jobs"
+WAIT_SECONDS = 5.0
+
+Go = Callable[[], object]
+
+FOLDER_END_TO_END = Target(at_least=200_000)
+FOLDER_DRAIN = Target(at_least=300_000)
+FOLDER_SINGLES = Target(at_least=1_000)
+SEAWEEDFS_END_TO_END = Target(at_least=50_000)
+
+PEERS = (
+    "other queues, measured earlier on a machine of this kind, durable settings, end to end / drain: "
+    "Redis Streams 46,000 / 110,000; PostgreSQL SKIP LOCKED 39,000 / 66,000; RabbitMQ quorum 13,000 / 37,000; "
+    "NATS JetStream 2,600 / 4,600; jqueue on a file 2,000"
+)
+
+
+def on_folder(sizes: Sizes) -> Iterator[Measurement]:
+    """A folder on this machine's disk, every write forced to it."""
+    with folder_place() as place:
+        yield from _three("folder", place, sizes.messages, sizes, (FOLDER_END_TO_END, FOLDER_DRAIN, FOLDER_SINGLES))
+
+
+def on_seaweedfs(sizes: Sizes) -> Iterator[Measurement]:
+    """A real S3 server on loopback. It shares the machine's cores with the two processes."""
+    with seaweedfs_place() as place:
+        yield from _three("seaweedfs", place, sizes.messages_remote, sizes, (SEAWEEDFS_END_TO_END, None, None))
+
+
+def _three(
+    scenario: str,
+    place: Place,
+    messages: int,
+    sizes: Sizes,
+    targets: tuple[Target | None, Target | None, Target | None],
+) -> Iterator[Measurement]:
+    whole, backlog, single = targets
+    runs = [_end_to_end(place.url(f"whole-{turn}"), messages) for turn in range(sizes.repeats)]
+    yield measured(
+        scenario, "end to end", [each[0] for each in runs], "messages/s", store=place.name, target=whole, note=PEERS
+    )
+    yield measured(scenario, "sending meanwhile", [each[1] for each in runs], "messages/s", store=place.name)
+    depth = min(messages, BACKLOG)
+    drains = []
+    for turn in range(sizes.repeats):
+        url = place.url(f"backlog-{turn}")
+        alone(_send, url, depth)
+        settle_disk()
+        began, ended, _ = alone(_receive, url, depth)
+        drains.append(depth / (ended - began))
+    yield measured(scenario, f"draining {depth:,}", drains, "messages/s", store=place.name, target=backlog, depth=depth)
+    singles = [
+        sizes.singles / alone(_send_singly, place.url(f"single-{n}"), sizes.singles) for n in range(sizes.repeats)
+    ]
+    yield measured(scenario, "single sends", singles, "messages/s", store=place.name, target=single)
+
+
+def _end_to_end(url: str, messages: int) -> tuple[float, float]:
+    """Messages a second from the first send to the last ack in the bucket, and those of the sender alone."""
+    settle_disk()
+    (began, sent), (_, ended, _) = together([(_send, (url, messages)), (_receive, (url, messages))])
+    return messages / (ended - began), messages / (sent - began)
+
+
+def _send(go: Go, url: str, messages: int) -> tuple[float, float]:
+    with bucketmq.connect(url, probe=False) as bucket:
+        queue = bucket.queue(QUEUE)
+        queue.settings()
+        go()
+        began = time.monotonic()
+        for start in range(0, messages, BATCH):
+            queue.send_many(batch(start, min(BATCH, messages - start)))
+        return began, time.monotonic()
+
+
+def _receive(go: Go, url: str, messages: int) -> tuple[float, float, int]:
+    """Receive and ack everything, each body looked at; refuse to answer if something is missing or came twice."""
+    with bucketmq.connect(url, probe=False) as bucket:
+        queue = bucket.queue(QUEUE)
+        queue.settings()
+        go()
+        began = time.monotonic()
+        received = total = 0
+        while received < messages:
+            deliveries = queue.receive(BATCH, wait_seconds=WAIT_SECONDS)
+            for delivery in deliveries:
+                total += delivery.body["n"]
+                delivery.ack()
+            received += len(deliveries)
+        queue.flush()
+        ended = time.monotonic()
+    if received != messages or total != checksum(messages):
+        raise AssertionError(f"received {received} of {messages} messages, adding up to {total}: some twice or lost")
+    return began, ended, received
+
+
+def _send_singly(go: Go, url: str, messages: int) -> float:
+    with bucketmq.connect(url, probe=False) as bucket:
+        queue = bucket.queue(QUEUE)
+        queue.send(body(0))
+        go()
+        began = time.monotonic()
+        for number in range(messages):
+            queue.send(body(number))
+        return time.monotonic() - began

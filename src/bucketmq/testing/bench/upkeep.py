@@ -1,0 +1,146 @@
+"""What must not grow: requests to find the tail of a million segments, a worker's memory, and polling while idle."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from bucketmq.bucket.folder import FolderStore
+from bucketmq.bucket.memory import MemoryStore
+from bucketmq.procedures.append import HINT_EVERY, HINT_EVERY_WALKED
+from bucketmq.testing.bench.backlog import fill, write_segments
+from bucketmq.testing.bench.children import alone
+from bucketmq.testing.bench.latency import NONE, LatentStore
+from bucketmq.testing.bench.machine import resident_bytes
+from bucketmq.testing.bench.payload import body
+from bucketmq.testing.bench.places import folder, over
+from bucketmq.testing.bench.results import Measurement, Target, measured
+from bucketmq.testing.bench.sizes import BATCH, Sizes
+
+COLD_REQUESTS = Target(at_most=40)
+MEMORY_GROWTH = Target(at_most=10.0)
+WARM_BATCHES = 20
+MEBI = 1 << 20
+
+Go = Callable[[], object]
+
+
+def cold_tail(sizes: Sizes) -> Iterator[Measurement]:
+    """A producer's first send and a first `stats` on a queue of so many one-message segments."""
+    with folder() as path:
+        for name, lists, behind in (("walks", False, HINT_EVERY_WALKED), ("lists", True, HINT_EVERY)):
+            write_segments(path / name, "jobs", sizes.segments, hint_behind=behind - 1)
+            for what in ("first send", "stats"):
+                requests, seconds, depth = alone(_cold, str(path / name), lists, what)
+                if depth is not None and depth < sizes.segments:
+                    raise AssertionError(f"stats say {depth} messages of at least {sizes.segments}")
+                yield measured(
+                    "tail",
+                    f"{what}, {sizes.segments:,} segments",
+                    [requests],
+                    "requests",
+                    store=f"folder, as a store that {name}",
+                    depth=sizes.segments,
+                    target=COLD_REQUESTS,
+                    note=f"{seconds * 1000:.0f} ms; the hint was {behind - 1} segments behind",
+                )
+
+
+def _cold(go: Go, path: str, lists: bool, what: str) -> tuple[int, float, int | None]:
+    store = LatentStore(FolderStore(path), NONE, local=True, lists_in_order=lists)
+    with over(store) as bucket:
+        queue = bucket.queue("jobs")
+        go()
+        began = time.perf_counter()
+        if what == "first send":
+            queue.send(body(0))
+            depth = None
+        else:
+            depth = queue.stats().depth
+        return store.counts.requests, time.perf_counter() - began, depth
+
+
+def memory(sizes: Sizes) -> Iterator[Measurement]:
+    """A worker's memory after some batches, by how deep the queue is."""
+    found = {}
+    for depth in sizes.memory_depths:
+        with folder() as path:
+            alone(_fill, str(path), depth)
+            first, last, batches = found[depth] = alone(_work, str(path), sizes.memory_batches)
+            yield measured(
+                "memory",
+                f"worker after {batches} batches",
+                [last / MEBI],
+                "MiB",
+                store="folder",
+                depth=depth,
+                note=f"{first / MEBI:.1f} MiB when warm",
+            )
+    growth = 100 * (found[sizes.memory_depths[-1]][1] / found[sizes.memory_depths[0]][1] - 1)
+    yield measured(
+        "memory",
+        "growth with depth",
+        [growth],
+        "%",
+        store="folder",
+        depth=sizes.memory_depths[-1],
+        target=MEMORY_GROWTH,
+    )
+
+
+def _fill(go: Go, path: str, depth: int) -> None:
+    go()
+    with over(FolderStore(path)) as bucket:
+        fill(bucket.queue("jobs"), depth, per_segment=BATCH)
+
+
+def _work(go: Go, path: str, batches: int) -> tuple[int, int, int]:
+    """Memory when warm, memory at the end, and how many batches there were. A shallow queue is kept filled."""
+    with over(FolderStore(path)) as bucket:
+        queue = bucket.queue("jobs")
+        go()
+        first = 0
+        for turn in range(batches):
+            deliveries = queue.receive(BATCH)
+            if not deliveries:
+                fill(queue, BATCH)
+                deliveries = queue.receive(BATCH, wait_seconds=5.0)
+            for delivery in deliveries:
+                delivery.body  # noqa: B018  # looking at it is part of the work
+                delivery.ack()
+            if turn <= min(WARM_BATCHES, batches // 2):
+                first = resident_bytes()
+        queue.flush()
+        return first, resident_bytes(), batches
+
+
+def idle(sizes: Sizes) -> Iterator[Measurement]:
+    """Requests of a worker that waits on an empty queue of one shard, once it has waited for a while."""
+    for store, inner in (
+        ("remote", LatentStore(MemoryStore())),
+        ("local", LatentStore(MemoryStore(), NONE, local=True)),
+    ):
+        early, late = _idle(inner, sizes.idle_seconds)
+        half = sizes.idle_seconds / 2
+        yield measured(
+            "idle",
+            f"requests while waiting {half:g} to {2 * half:g} s",
+            [late / half],
+            "requests/s",
+            store=store,
+            note=f"{early} requests before that",
+        )
+
+
+def _idle(store: LatentStore, seconds: float) -> tuple[int, int]:
+    with over(store) as bucket:
+        queue = bucket.queue("jobs")
+        queue.receive(1)
+        before = store.counts.requests
+        waiter = threading.Thread(target=lambda: queue.receive(1, wait_seconds=seconds))
+        waiter.start()
+        time.sleep(seconds / 2)
+        middle = store.counts.requests
+        waiter.join()
+        return middle - before, store.counts.requests - middle

@@ -1,0 +1,275 @@
+"""One seed, from its plan to its report: chaos, then healing, then a drain with a deadline, then the audit."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from bucketmq.errors import BucketMQError
+from bucketmq.log import documents
+from bucketmq.procedures.api import BucketApi, QueueApi, SubscriptionApi
+from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.stats import QueueStats
+from bucketmq.testing.simulation.auditor import DEAD, Auditor
+from bucketmq.testing.simulation.engine import Process
+from bucketmq.testing.simulation.faults import NONE, Faults
+from bucketmq.testing.simulation.ledger import Ledger
+from bucketmq.testing.simulation.plan import QUEUE, Plan, draw
+from bucketmq.testing.simulation.store import SimStore
+from bucketmq.testing.simulation.workload import Actor, Line, Scene
+from bucketmq.testing.simulation.world import EPOCH, World
+
+CHAOS_SECONDS = 60.0
+CHAOS_SECONDS_LONG = 420.0
+FATES_MAX = 6
+"""No more crashes and freezes than this in one run: later ones show nothing new and take long."""
+
+
+class Report(msgspec.Struct):
+    """What one seed did and whether anything was wrong."""
+
+    seed: int
+    problems: list[str]
+    messages: int
+    requests: int
+    virtual_seconds: float
+    drain_seconds: float
+    lost: int = 0
+    unexpected: int = 0
+    duplicated: int = 0
+    recovered: int = 0
+    redeliveries: int = 0
+    conflicts: int = 0
+    faults: dict[str, int] = {}
+    covered: dict[str, int] = {}
+    trace: list[str] | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of a traced run: equal for equal histories."""
+        return hashlib.blake2b("\n".join(self.trace or []).encode(), digest_size=16).hexdigest()
+
+
+def run_seed(seed: int, *, faults: Faults | None = None, traced: bool = False) -> Report:
+    """Run one seed. The same seed gives the same history, on every machine."""
+    with _quiet():
+        return Run(draw(seed, faults), traced=traced).report()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What the library warns about is what the simulator provokes."""
+    logger = logging.getLogger("bucketmq")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+class Run:
+    """The processes of one seed and the store they share."""
+
+    def __init__(self, plan: Plan, *, traced: bool = False) -> None:
+        self.plan = plan
+        self.world = World(f"run {plan.seed}", traced=traced)
+        self.store = SimStore(
+            self.world,
+            lists_in_order=plan.lists_in_order,
+            answer_stamps=plan.answer_stamps,
+            content_versions=plan.content_versions,
+            whole_seconds=plan.whole_seconds,
+        )
+        self.ledger = Ledger(plan)
+        self.auditor = Auditor(plan, self.world, self.ledger)
+        self.store.witness = self.auditor
+        self.lines = [Line(role) for role in plan.roles]
+        self.scene = Scene(plan, self.world, self.ledger, self.auditor, self.lines, [True])
+        self.processes: list[Process] = []
+        self._fates = 0
+        self._births = 0
+
+    def report(self) -> Report:
+        world, auditor = self.world, self.auditor
+        self._found()
+        chaos = CHAOS_SECONDS_LONG if self.plan.long else CHAOS_SECONDS
+        self.store.faults = self.plan.faults
+        for line in self.lines:
+            self._play(line)
+        world.run(self._chaos_is_over, EPOCH + chaos)
+        self._heal()
+        drained = self._drain()
+        if drained:
+            self._stop()
+            self._check_stats()
+        else:
+            auditor.problem(f"not drained in time: {auditor.what_is_left()}")
+        auditor.close()
+        for process in self.processes:
+            if process.broken is not None:
+                auditor.problem(f"{process.name}: a procedure ended with {process.broken!r}")
+        lost = len(auditor.lost()) if drained else 0
+        return Report(
+            seed=self.plan.seed,
+            problems=auditor.problems,
+            messages=self.plan.messages,
+            requests=self.store.requests,
+            virtual_seconds=world.now - EPOCH,
+            drain_seconds=self.drain_seconds,
+            lost=lost,
+            unexpected=auditor.unexpected,
+            duplicated=auditor.duplicated,
+            recovered=auditor.recovered(),
+            redeliveries=auditor.expiries,
+            conflicts=self.store.refused,
+            faults=dict(world.faults),
+            covered=dict(world.covered),
+            trace=world.lines,
+        )
+
+    # Phases
+
+    def _found(self) -> None:
+        """Make the queue and its subscriptions before anything can go wrong."""
+        api = QueueApi(
+            BucketApi("", lists_in_order=self.plan.lists_in_order, local=False, probe_first=False),
+            QUEUE,
+            dict(self.plan.settings),
+        )
+
+        def founding() -> Procedure[None]:
+            yield from api.open()
+            for name in self.plan.subscriptions:
+                yield from SubscriptionApi(api, name).begin()
+
+        self._alone(founding())
+
+    def _alone(self, procedure: Procedure[Any]) -> Any:
+        """Run one procedure in a process of its own to its end."""
+        ended: list[tuple[Any, BaseException | None]] = []
+        process = Process(self.world, self.store, "alone")
+        process.start(procedure, "alone", lambda value, error: ended.append((value, error)))
+        self.world.run(lambda: bool(ended), self.world.now + 600)
+        value, error = ended[0]
+        if error is not None:
+            raise error
+        return value
+
+    def _play(self, line: Line) -> None:
+        """Begin a process for a role."""
+        self._births += 1
+        skewed = self.world.chance() < self.plan.faults.skew * 2 and self.scene.is_troubled
+        skew = self.world.between(-5.0, 5.0) if skewed else 0.0
+        if skewed:
+            self.world.faults["skew"] += 1
+        process = Process(self.world, self.store, f"{line.role.name}.{self._births}", skew_seconds=skew)
+        process.on_request = self._fate
+        process.on_death = lambda _: self._died(line)
+        self.processes.append(process)
+        Actor(self.scene, line, process).start()
+
+    def _died(self, line: Line) -> None:
+        """What was under way ends unknown; somebody sends again what may be sent again; a successor comes."""
+        actor = Actor(self.scene, line, self.processes[-1])
+        for job in line.under_way:
+            self.ledger.calls_open -= 1
+            if self.ledger.sends[job.tokens[0]].tries == 0:
+                line.jobs.appendleft(job)
+            else:
+                actor.scene_retry(job)
+        line.under_way.clear()
+        self.world.after(self.world.between(0.1, 8.0) if self.scene.is_troubled else 0.0, self._play, line)
+
+    def _fate(self, process: Process) -> str | None:
+        """Whether a process dies or freezes at this request."""
+        faults, world = self.store.faults, self.world
+        if faults is NONE or self._fates >= FATES_MAX:
+            return None
+        if faults.crash and world.chance() < faults.crash:
+            self._fates += 1
+            world.faults["crash"] += 1
+            return "before" if world.chance() < 0.5 else "after"
+        if faults.freeze and world.chance() < faults.freeze:
+            self._fates += 1
+            world.faults["freeze"] += 1
+            lease = float(self.plan.settings["lease_seconds"])
+            asleep = world.between(130.0, 320.0) if self.plan.long else world.between(lease, 3 * lease)
+            process.freeze(asleep)
+        return None
+
+    def _chaos_is_over(self) -> bool:
+        return self._is_all_sent() and self._is_drained()
+
+    def _is_all_sent(self) -> bool:
+        """Whether nothing more will come into the log: no sends, redrives or raises are left."""
+        return not self.ledger.calls_open and not any(
+            line.jobs or "redrive" in line.chores or "raise" in line.chores for line in self.lines
+        )
+
+    def _heal(self) -> None:
+        self.world.note("HEAL", "")
+        self.store.faults = NONE
+        self.scene.trouble[0] = False
+        for process in self.processes:
+            process.thaw()
+
+    def _is_drained(self) -> bool:
+        return self.auditor.is_drained() and not self._delayed()
+
+    def _delayed(self) -> list[str]:
+        root = f"queues/{QUEUE}/"
+        finished = self.auditor.register.finished
+        return [key for key in self.store.keys(root + "later/") if key.removeprefix(root) not in finished]
+
+    def _drain(self) -> bool:
+        """Let everything end; the clock starts when nothing new is sent any more."""
+        world = self.world
+        healed = world.now
+        sent = world.run(self._is_all_sent, healed + 200)
+        began = world.now if sent else healed
+        drained = sent and world.run(self._is_drained, began + self._drain_limit())
+        self.drain_seconds = world.now - began
+        return drained
+
+    def _stop(self) -> None:
+        """End all processes, and let what is in flight land."""
+        for process in self.processes:
+            process.on_death = lambda _: None
+            process.kill()
+        self.world.run(lambda: False, self.world.now + 0.1)
+
+    def _drain_limit(self) -> float:
+        settings = self.plan.settings
+        limit = float(settings["lease_seconds"]) + 4.0 * 1.2 + 5.0 + 2 * 6.25 + 10.0
+        if self.plan.delayed:
+            limit += 30.0 + 15.0
+        if any("raise" in role.chores for role in self.plan.roles):
+            limit += 30.0
+        if self.plan.faults.slow:
+            limit += 20.0
+        return limit
+
+    def _check_stats(self) -> None:
+        """The numbers a user is shown are those of the store (I11)."""
+        auditor = self.auditor
+        api = QueueApi(BucketApi("", lists_in_order=True, local=False, probe_first=False), QUEUE, {})
+        stats: QueueStats = self._alone(api.stats())
+        if stats.depth or stats.in_flight or stats.waiting:
+            auditor.problem(f"stats of a drained queue: {stats}")
+        sent = sum(auditor.log(QUEUE, shard).end for shard in range(auditor.settings.shards))
+        if stats.sent != sent:
+            auditor.problem(f"stats say that {stats.sent} offsets were used, it was {sent}")
+        dead = sum(log.end for (queue, _), log in auditor.logs.items() if queue == DEAD)
+        gone = sum(
+            watch.head.next - len(watch.states) for (queue, _, _), watch in auditor.heads.items() if queue == DEAD
+        )
+        if stats.dead != dead - gone:
+            auditor.problem(f"stats say {stats.dead} dead letters, there are {dead - gone}")

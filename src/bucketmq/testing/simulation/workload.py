@@ -1,0 +1,316 @@
+"""What simulated processes do: send, receive by hand, work, trim, raise, redrive, ask for stats.
+
+All of it through `procedures.api`, as the facades do. Everything asked and answered is written into the ledger.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from bucketmq import outcomes
+from bucketmq.errors import BucketMQError, LeaseLost
+from bucketmq.procedures.api import BucketApi, QueueApi, SubscriptionApi, extend_now, settle_now
+from bucketmq.procedures.browse import inline_body
+from bucketmq.procedures.receive import Lot
+from bucketmq.procedures.requests import Call, Pause, Procedure
+from bucketmq.procedures.send import Letters, Receipt
+from bucketmq.queue.message import Message
+from bucketmq.testing.simulation.auditor import Auditor
+from bucketmq.testing.simulation.engine import Process
+from bucketmq.testing.simulation.ledger import Ledger, Place, body_of, header_of, token_of
+from bucketmq.testing.simulation.plan import LATECOMER, QUEUE, Job, Plan, Role
+from bucketmq.testing.simulation.world import EPOCH, World
+
+TRIM_SECONDS = 20.0
+STATS_SECONDS = 15.0
+SENDER_PAUSE_SECONDS = 1.5
+"""How often a sender without work looks whether somebody left it a send to repeat."""
+
+LATECOMER_SECONDS = 260.0
+
+
+class Line:
+    """A role's jobs, shared by the processes that play it one after the other."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.jobs = deque(role.jobs)
+        self.under_way: list[Job] = []
+        self.chores = set(role.chores)
+        """Those that are still to be done."""
+
+
+class Scene(NamedTuple):
+    """What every procedure of the workload needs to know."""
+
+    plan: Plan
+    world: World
+    ledger: Ledger
+    auditor: Auditor
+    lines: list[Line]
+    trouble: list[bool]
+    """Whether handlers still misbehave: `[True]` until everything heals."""
+
+    @property
+    def is_troubled(self) -> bool:
+        return self.trouble[0]
+
+
+class Hands(NamedTuple):
+    """One message in a receiver's hands."""
+
+    lot: Lot
+    offset: int
+    attempt: int
+    message: Message
+    place: Place
+
+
+class Actor:
+    """One process and what it has open."""
+
+    def __init__(self, scene: Scene, line: Line, process: Process) -> None:
+        self.scene = scene
+        self.line = line
+        self.process = process
+        self.bucket = BucketApi("", lists_in_order=scene.plan.lists_in_order, local=False, probe_first=False)
+        self.queue = QueueApi(self.bucket, QUEUE, {})
+
+    def start(self) -> None:
+        """Begin everything the role does."""
+        role, process = self.line.role, self.process
+        for number in range(role.senders):
+            process.start(self._sender(), f"sender-{number}")
+        for number, (subscription, kind) in enumerate(role.workers):
+            how = self._worker if kind == "worker" else self._by_hand
+            process.start(how(subscription), f"{subscription}-{kind}-{number}")
+        for chore in sorted(self.line.chores):
+            process.start(getattr(self, f"_{chore}")(), chore)
+
+    # Sending
+
+    def _sender(self) -> Procedure[None]:
+        line, chance = self.line, self.scene.world.chance
+        yield Pause(chance())
+        while True:
+            if not line.jobs:
+                yield Pause(SENDER_PAUSE_SECONDS)
+                continue
+            job = line.jobs.popleft()
+            line.under_way.append(job)
+            self.scene.ledger.calls_open += 1
+            yield Pause(job.gap_seconds if self.scene.is_troubled else 0.0)
+            yield from self._send(job)
+            line.under_way.remove(job)
+            self.scene.ledger.calls_open -= 1
+
+    def _send(self, job: Job) -> Procedure[None]:
+        ledger, world = self.scene.ledger, self.scene.world
+        for token in job.tokens:
+            send = ledger.sends[token]
+            send.began_at = send.began_at if send.began_at is not None else world.now
+            send.tries += 1
+        bodies = [body_of(token, job) for token in job.tokens]
+        wanted = Letters(bodies, list(job.keys), header_of(job), job.dedup_key)
+        world.note(self.process.name, f"SEND {job.tokens}")
+        try:
+            receipts = yield from self.queue.send(wanted, job.delay_seconds or None, None)
+        except BucketMQError as error:
+            world.note(self.process.name, f"SENT {job.tokens} unknown: {error.kind}")
+            world.covered["send unknown"] += 1
+            self.scene_retry(job)
+            return
+        world.note(self.process.name, f"SENT {job.tokens} ok")
+        self._sent(job, receipts)
+
+    def scene_retry(self, job: Job) -> None:
+        """Who does not know whether a deduplicated send arrived has somebody else send it again."""
+        if job.dedup_key is not None:
+            others = [line for line in self.scene.lines if line.role.senders and line is not self.line]
+            chosen = others[int(self.scene.world.chance() * len(others))] if others else self.line
+            chosen.jobs.append(job)
+            self.scene.world.covered["dedup retry"] += 1
+
+    def _sent(self, job: Job, receipts: list[Receipt]) -> None:
+        ledger, world, auditor = self.scene.ledger, self.scene.world, self.scene.auditor
+        ledger.last_ok_at = world.now
+        for token, receipt in zip(job.tokens, receipts, strict=True):
+            send = ledger.sends[token]
+            send.ok_at = send.ok_at if send.ok_at is not None else world.now
+            send.ids.add(receipt.id)
+            if receipt.duplicate:
+                world.covered["dedup takeover"] += 1
+            if receipt.shard is not None and auditor.where.get(token) != (receipt.shard, receipt.offset):
+                auditor.problem(f"{token} was answered with {receipt}, but lies at {auditor.where.get(token)}")
+
+    # Receiving by hand
+
+    def _by_hand(self, name: str) -> Procedure[None]:
+        chance = self.scene.world.chance
+        if name == LATECOMER:
+            yield Pause(max(0.0, EPOCH + LATECOMER_SECONDS - self.scene.world.now))
+        sub = SubscriptionApi(self.queue, name)
+        while True:
+            limit = 1 + int(chance() * 4)
+            keep_alive = chance() < 0.3
+            try:
+                received = yield from sub.receive(limit, 5.0, None, keep_alive=keep_alive)
+            except BucketMQError as error:
+                self.scene.world.note(self.process.name, f"RECEIVE failed: {error}")
+                yield Pause(1.0)
+                continue
+            if received.lot is None:
+                continue
+            hands = self._hands(received.lot, received.bodies)
+            for each in hands:
+                yield from self._treat(each, may_forget=not keep_alive)
+            if chance() < 0.6:
+                yield from self._confirm(received.lot, hands)
+
+    def _hands(self, lot: Lot, bodies: dict[str, Any]) -> list[Hands]:
+        desk, made = lot.desk, []
+        for message, (offset, attempt) in zip(lot.messages, lot.places(), strict=True):
+            place = desk.queue.name, desk.subscription, desk.shard, offset, lot.lease
+            body = bodies[message.id] if message.id in bodies else inline_body(message)
+            self.scene.world.note(self.process.name, f"DELIVERED {place} attempt {attempt}: {token_of(message)}")
+            self.scene.auditor.delivered(place, attempt, message, body)
+            made.append(Hands(lot, offset, attempt, message, place))
+        return made
+
+    def _choose(self, each: Hands) -> str:
+        """What becomes of a message; once everything has healed handlers succeed."""
+        scene, dice = self.scene, self.scene.world.chance()
+        token = token_of(each.message)
+        if not scene.is_troubled or each.lot.desk.subscription == LATECOMER:
+            return "ack"
+        if token in scene.plan.poison:
+            return "die"
+        for kind, odds in (("retry", 0.10), ("bury", 0.05), ("release", 0.05), ("extend", 0.05)):
+            dice -= odds
+            if dice < 0:
+                return kind
+        return "forget" if dice < 0.02 and not scene.plan.calm else "ack"
+
+    def _handling_seconds(self) -> float:
+        chance = self.scene.world.chance
+        return chance() * 0.5 if chance() < 0.8 else chance() * 4.0
+
+    def _treat(self, each: Hands, *, may_forget: bool) -> Procedure[None]:
+        kind = self._choose(each)
+        yield Pause(self._handling_seconds())
+        if kind == "die":
+            self.scene.world.covered["poison"] += 1
+            yield Call(lambda _: self.process.kill(), None)
+        if kind == "extend":
+            try:
+                yield from extend_now(each.lot, None)
+            except BucketMQError as error:
+                self.scene.world.covered[f"extend {error.kind}"] += 1
+            kind = "ack"
+        if each.lot.lost or (kind == "forget" and may_forget):
+            return
+        kind = "ack" if kind == "forget" else kind
+        self.scene.ledger.decide(each.place, kind)
+        if kind == "ack":
+            each.lot.ack(each.offset)
+        elif kind == "retry":
+            each.lot.retry(each.offset, each.attempt, self.scene.world.chance() * 4.0, "it did not work")
+        elif kind == "bury":
+            each.lot.bury(each.offset, each.attempt, "never again")
+        else:
+            each.lot.release(each.offset, each.attempt)
+
+    def _confirm(self, lot: Lot, hands: list[Hands]) -> Procedure[None]:
+        """Ask whether the settlements counted."""
+        world = self.scene.world
+        try:
+            yield from settle_now(lot)
+        except LeaseLost:
+            world.covered["lease lost"] += 1
+            return
+        except BucketMQError:
+            world.covered["settle unknown"] += 1
+            return
+        for each in hands:
+            for kind in self.scene.ledger.decisions.get(each.place, ()):
+                self.scene.auditor.confirmed(each.place, kind)
+
+    # A worker
+
+    def _worker(self, name: str) -> Procedure[None]:
+        sub = SubscriptionApi(self.queue, name)
+        concurrency = 1 + int(self.scene.world.chance() * 3)
+        while True:
+            try:
+                yield from sub.work(
+                    self._handle,
+                    self._hands,
+                    lambda _: None,
+                    concurrency=concurrency,
+                    prefetch=None,
+                    lease_seconds=None,
+                    stop_when_empty=False,
+                )
+            except BucketMQError:
+                yield Pause(1.0)
+
+    def _handle(self, each: Hands) -> Procedure[outcomes.Outcome]:
+        kind = self._choose(each)
+        yield Pause(self._handling_seconds())
+        if kind == "die":
+            self.scene.world.covered["poison"] += 1
+            yield Call(lambda _: self.process.kill(), None)
+        if kind in ("extend", "forget"):
+            kind = "ack"
+        self.scene.ledger.decide(each.place, kind)
+        if kind == "retry" and self.scene.world.chance() < 0.5:
+            raise RuntimeError("a handler's own error")
+        made: dict[str, outcomes.Outcome] = {
+            "ack": outcomes.Done(),
+            "retry": outcomes.Retry(),
+            "bury": outcomes.Bury(),
+            "release": outcomes.Release(),
+        }
+        return made[kind]
+
+    # Chores
+
+    def _trim(self) -> Procedure[None]:
+        while True:
+            yield Pause(TRIM_SECONDS * (0.5 + self.scene.world.chance()))
+            try:
+                yield from self.queue.trim()
+            except BucketMQError:
+                self.scene.world.covered["trim failed"] += 1
+
+    def _stats(self) -> Procedure[None]:
+        while True:
+            yield Pause(STATS_SECONDS * (0.5 + self.scene.world.chance()))
+            try:
+                yield from self.queue.stats()
+            except BucketMQError:
+                self.scene.world.covered["stats failed"] += 1
+
+    def _raise(self) -> Procedure[None]:
+        yield Pause(self.scene.world.chance() * (60.0 if self.scene.plan.long else 12.0))
+        while True:
+            try:
+                yield from self.queue.raise_shards(self.scene.plan.raise_to)
+            except BucketMQError:
+                yield Pause(1.0)
+            else:
+                self.line.chores.discard("raise")
+                return
+
+    def _redrive(self) -> Procedure[None]:
+        dead = self.queue.dead()
+        for _ in range(2):
+            yield Pause(3.0 + self.scene.world.chance() * 12.0)
+            try:
+                redriven = yield from dead.redrive(lambda _: True, None, dry_run=False)
+            except BucketMQError:
+                self.scene.world.covered["redrive failed"] += 1
+            else:
+                self.scene.world.covered["redrive"] += redriven.redriven
+        self.line.chores.discard("redrive")

@@ -19,8 +19,7 @@ def main() -> None:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
         sys.stderr.write(
-            f"error (unsupported): the command line needs the package {error.name}; "
-            "run: pip install 'bucketmq[cli]'\n"
+            f"error (unsupported): the command line needs the package {error.name}; run: pip install 'bucketmq[cli]'\n"
         )
         sys.exit(1)
     sys.exit(run(sys.argv[1:]))

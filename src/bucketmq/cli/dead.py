@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +20,7 @@ REASON_CHARACTERS = 80
 def dead(
     context: typer.Context,
     queue: QueueName,
+    *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
     full: Annotated[bool, typer.Option("--full", help="Every failed attempt, with its traceback.")] = False,
     url: Url = None,
@@ -58,7 +59,7 @@ def _show_table(letters: list[DeadLetter]) -> None:
     rows = []
     for letter in letters:
         died = letter.message.died
-        since = datetime.now(timezone.utc) - datetime.fromisoformat(died.at) if died else None
+        since = datetime.now(UTC) - datetime.fromisoformat(died.at) if died else None
         body = body_text(message_row(letter), BODY_CHARACTERS)
         attempts = died.attempts if died else ""
         reason = letter.reason[:REASON_CHARACTERS]
@@ -82,6 +83,7 @@ def _show_full(letter: DeadLetter) -> None:
 def redrive(
     context: typer.Context,
     queue: QueueName,
+    *,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; may be repeated.")] = None,
     where: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this text in an error.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,

@@ -1,4 +1,4 @@
-"""The verb doctor: checks, one after the other, what BucketMQ needs of a store, and says the fix for what is missing."""
+"""The verb doctor: checks what BucketMQ needs of a store, one thing after the other, and says the fix for each."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _fix(error: BucketMQError, url: str, check: str) -> str:
         case Denied() if scheme == "file":
             return "give this user the right to read and write the folder (chmod, chown), or use another folder"
         case Denied():
-            return f"allow this account to {PERMISSIONS.get(scheme, 'read, write, list and delete objects')}; {WHO[scheme]}"
+            return f"allow this account {PERMISSIONS[scheme]}; {WHO[scheme]}"
         case NotFound():
             return "create the bucket, or correct its name in the URL"
         case Unavailable():
@@ -216,10 +216,8 @@ class Patient:
             for number in range(CREATE_ROUNDS):
                 key, start = self.key(f"create-{number}"), threading.Barrier(RACERS)
                 bodies = [b'{"racer":%d}\n' % racer for racer in range(RACERS)]
-                replies = list(pool.map(lambda body, k=key, s=start: self._create(k, body, s), bodies))  # type: ignore[misc]
-                winners = [
-                    body for body, reply in zip(bodies, replies, strict=True) if isinstance(reply, Written)
-                ]
+                replies = list(pool.map(lambda body, k=key, s=start: self._create(k, body, s), bodies))
+                winners = [body for body, reply in zip(bodies, replies, strict=True) if isinstance(reply, Written)]
                 found = self.store.get(key)
                 if len(winners) > 1:
                     raise Wrong(f"{len(winners)} of {RACERS} racing creates of one key won: it ignores If-None-Match")
@@ -268,7 +266,11 @@ class Patient:
         detail = f"this machine is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the store"
         if abs(skew) < SKEW_SECONDS_MAX:
             return "ok", detail, ""
-        return "warn", f"{detail}; leases go by the store's clock, so they are safe", "turn on NTP (timedatectl set-ntp on)"
+        return (
+            "warn",
+            f"{detail}; leases go by the store's clock, so they are safe",
+            "turn on NTP (timedatectl set-ntp on)",
+        )
 
     def speed(self) -> Verdict:
         """For information: what a request takes from here."""

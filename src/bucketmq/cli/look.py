@@ -35,6 +35,7 @@ BODY_CHARACTERS = 100
 def peek(
     context: typer.Context,
     queue: QueueName,
+    *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many messages.")] = 10,
     subscription: SubscriptionName = MAIN,
     url: Url = None,
@@ -42,7 +43,7 @@ def peek(
 ) -> None:
     """Look at unsettled messages, oldest first, without claiming them.
 
-    The state is fresh (never handed out), held (with a receiver), waiting (for a retry) or moving (to the dead letters).
+    The state is fresh (never handed out), held (by a receiver), waiting (for a retry) or moving (to the dead letters).
     """
     with open_bucket(context, url, probe=False) as bucket:
         found = existing_subscription(bucket, queue, subscription).peek(limit)
@@ -65,6 +66,7 @@ def peek(
 def tail(
     context: typer.Context,
     queue: QueueName,
+    *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=0, help="Begin with the last so many messages.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing what is sent, until Ctrl-C.")] = False,
     begin: Annotated[

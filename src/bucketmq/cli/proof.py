@@ -22,13 +22,14 @@ def bench(context: typer.Context) -> None:
     """Measure speed, requests and bytes; takes a while. `bucketmq bench --help` lists its own options."""
     try:
         from bucketmq.testing.bench import main_run
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise _missing("bench", error) from error
     raise typer.Exit(main_run(list(context.args)))
 
 
 def sim(
     context: typer.Context,
+    *,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Replay this one seed.")] = None,
     seeds: Annotated[int, typer.Option(metavar="N", min=1, help="How many seeds to run.")] = 1_000,
     first_seed: Annotated[int, typer.Option(metavar="N", help="The first of them.")] = 0,
@@ -43,7 +44,7 @@ def sim(
     """
     try:
         from bucketmq.testing.simulation import main_run
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise _missing("test", error) from error
     total = 1 if seed is not None else seeds
     with _progress(total) as progress:
@@ -64,7 +65,7 @@ def sim(
         raise typer.Exit(Code.ERROR)
 
 
-def _missing(extra: str, error: ModuleNotFoundError) -> Unsupported:
+def _missing(extra: str, error: ImportError) -> Unsupported:
     return Unsupported(f"this needs the package {error.name}; run: pip install 'bucketmq[{extra}]'")
 
 

@@ -36,6 +36,7 @@ Provider = Annotated[
 def init(
     context: typer.Context,
     queue: QueueName,
+    *,
     shards: Annotated[int | None, typer.Option(help="How many shards; more allow more writers at once.")] = None,
     shards_max: Annotated[int | None, typer.Option(help="Workers may add shards up to this by themselves.")] = None,
     ordered: Annotated[bool, typer.Option("--ordered", help="Per key: one in flight, in the order sent.")] = False,
@@ -199,6 +200,7 @@ def bill(requests: Requests, provider: str, what: str) -> str:
 def purge(
     context: typer.Context,
     queue: QueueName,
+    *,
     subscription: SubscriptionName = MAIN,
     dead: Annotated[bool, typer.Option("--dead", help="Purge the dead letters instead.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many there are.")] = False,
@@ -215,9 +217,7 @@ def purge(
                 say("nothing was changed")
                 raise typer.Exit(Code.ERROR)
             found = bucket.existing_queue(queue)
-            purged = (
-                found.dead_letters.purge() if dead else existing_subscription(bucket, queue, subscription).purge()
-            )
+            purged = found.dead_letters.purge() if dead else existing_subscription(bucket, queue, subscription).purge()
     if wants_json(context, as_json):
         emit({"queue": queue, "matched": count, "purged": purged})
     else:

@@ -32,6 +32,7 @@ Receipts = Annotated[
 def receive(
     context: typer.Context,
     queue: QueueName,
+    *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many messages.")] = 1,
     wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so long for the first one.")] = 0.0,
     lease: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long they are yours.")] = None,
@@ -98,12 +99,13 @@ def ack(context: typer.Context, receipts: Receipts, url: Url = None, as_json: Js
 
     Exits with 4 if a lease was over: then somebody else has the message, and nothing was changed.
     """
-    _settle(context, url, as_json, receipts, "ack", lambda delivery: delivery.ack())
+    _settle(receipts, "ack", lambda delivery: delivery.ack(), context, url=url, as_json=wants_json(context, as_json))
 
 
 def retry(
     context: typer.Context,
     receipts: Receipts,
+    *,
     delay: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Instead of the back-off.")] = None,
     reason: Annotated[str, typer.Option(help="What went wrong; kept with the message.")] = "",
     bury: Annotated[bool, typer.Option("--bury", help="It can never work: make it a dead letter.")] = False,
@@ -129,16 +131,17 @@ def retry(
             delivery.retry(why, delay_seconds=delay)
 
     outcome = "bury" if bury else "release" if release else "retry"
-    _settle(context, url, as_json, receipts, outcome, settle)
+    _settle(receipts, outcome, settle, context, url=url, as_json=wants_json(context, as_json))
 
 
 def _settle(
-    context: typer.Context,
-    url: str | None,
-    as_json: bool,
     receipts: list[str],
     outcome: str,
     settle: Callable[[Delivery], None],
+    context: typer.Context,
+    *,
+    url: str | None,
+    as_json: bool,
 ) -> None:
     """Settle each receipt with one commit for all of a shard, and say which came too late."""
     texts = list(_all(receipts))
@@ -157,12 +160,12 @@ def _settle(
     late = 0
     for text, delivery in zip(texts, deliveries, strict=True):
         late += delivery.lost
-        if wants_json(context, as_json):
+        if as_json:
             emit({"receipt": text, "outcome": "lease_lost" if delivery.lost else outcome})
-    if not wants_json(context, as_json) and len(texts) > late:
+    if not as_json and len(texts) > late:
         say(f"{PAST[outcome]} {plural(len(texts) - late, 'message')}")
     if lost is not None:
-        tell(lost.kind, str(lost), as_json=wants_json(context, as_json))
+        tell(lost.kind, str(lost), as_json=as_json)
         raise typer.Exit(Code.CONTENDED)
     if not texts:
         raise typer.Exit(Code.EMPTY)

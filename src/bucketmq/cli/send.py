@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from datetime import datetime
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -27,6 +29,7 @@ def send(
     context: typer.Context,
     queue: QueueName,
     body: Annotated[str | None, typer.Argument(metavar="[BODY]", help="JSON; '-' reads standard input.")] = None,
+    *,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the body from a file.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="One message for each line of the input.")] = False,
     text: Annotated[bool, typer.Option("--text", help="The body is text, not JSON.")] = False,
@@ -85,10 +88,8 @@ def _time(text: str | None) -> datetime | float | None:
         raise Invalid(f"{text!r} is not a time; write 2030-01-31T12:00:00Z or seconds since 1970") from None
 
 
-def _input(body: str | None, file: Path | None) -> BinaryIO:
+def _input(body: str | None, file: Path | None) -> AbstractContextManager[BinaryIO]:
     """Where the body comes from, opened."""
-    import io
-
     if file is not None and body is not None:
         raise Invalid("give the body or --file, not both")
     if file is not None and str(file) != STDIN:
@@ -97,10 +98,10 @@ def _input(body: str | None, file: Path | None) -> BinaryIO:
         except OSError as error:
             raise Invalid(f"cannot read {file}: {error.strerror}") from error
     if body is not None and body != STDIN:
-        return io.BytesIO(body.encode(errors="surrogateescape"))
+        return BytesIO(body.encode(errors="surrogateescape"))
     if body is None and file is None and sys.stdin.isatty():
         raise Invalid("there is no body; give one, like '{\"n\": 1}', or pipe it in")
-    return open(0, "rb", closefd=False)  # noqa: PTH123  # a descriptor, not a path
+    return open(0, "rb", closefd=False)  # a descriptor, not a path
 
 
 def _body(raw_body: bytes, *, text: bool, raw: bool) -> Any:

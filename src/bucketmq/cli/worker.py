@@ -34,6 +34,7 @@ WRITES_MIN = 20
 def worker(
     context: typer.Context,
     handler: Annotated[str, typer.Argument(metavar="MODULE:HANDLER", help="The function to call for each delivery.")],
+    *,
     queue: Annotated[str | None, typer.Option(metavar="NAME", help="For a plain function: where to receive.")] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Handlers at the same time.")] = 1,
     lease: Annotated[float | None, typer.Option(metavar="SECONDS", help="Kept alive while a handler runs.")] = None,

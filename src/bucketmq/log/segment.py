@@ -114,16 +114,22 @@ def encode(messages: Iterable[Message]) -> bytes:
         data = _encoder.encode_lines(messages)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Invalid(f"the message cannot be written as JSON ({error}); send JSON values, text or bytes") from error
-    for line in long_lines(data, 2 * DEPTH_MAX):
-        _check_depth(line, DEPTH_MAX + 1)  # the body lies one level deep in its line
+    if len(data) > 2 * DEPTH_MAX:
+        for line in data.split(b"\n"):
+            if len(line) > 2 * DEPTH_MAX:
+                _check_depth(line, DEPTH_MAX + 1)  # the body lies one level deep in its line
     return data
 
 
-def long_lines(data: bytes, size_bytes: int) -> list[bytes]:
-    """The lines longer than this. Cheap where there are none, which is nearly always."""
-    if len(data) <= size_bytes:
-        return []
-    return [line for line in data.split(b"\n") if len(line) > size_bytes]
+def has_long_line(data: bytes, size_bytes: int) -> bool:
+    """Whether a line is longer than this. Looks only at a few places: strides as long as a line may be."""
+    start = 0
+    while len(data) - start > size_bytes:
+        end = data.rfind(b"\n", start, start + size_bytes + 1)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
 
 
 def encode_parts(name: str, parts: Sequence[Part]) -> bytes:

@@ -14,14 +14,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from bucketmq.bucket.port import Missing, Object, Written
+from bucketmq.bucket.port import Missing, Object, Version, Written
+from bucketmq.errors import BucketMQError
 from bucketmq.log import documents
 from bucketmq.log.documents import Hint, Trim
 from bucketmq.log.layout import base_of
 from bucketmq.log.segment import Parts, Segment
 from bucketmq.procedures.lane import share
 from bucketmq.procedures.opened import OpenQueue, Parcel, ShardLog
-from bucketmq.procedures.requests import Create, Now, Procedure, Replace
+from bucketmq.procedures.requests import Create, Get, Now, Procedure, Replace
 from bucketmq.procedures.verbs import Patience, get, get_document, get_many, list_page
 from bucketmq.queue.message import Message
 
@@ -32,7 +33,7 @@ SLEEP_SECONDS = 30.0
 """Tail knowledge older than this when a create returns is checked against the trim mark. Less than the guard."""
 
 HINT_EVERY = 64
-HINT_EVERY_WALKED = 16
+HINT_EVERY_WALKED = 32
 """Where listing is not cheap the tail is walked from the hint, so the hint must be nearer."""
 
 
@@ -198,13 +199,23 @@ def maybe_hint(queue: OpenQueue, log: ShardLog) -> Procedure[None]:
     if log.since_hint < every or log.tail is None:
         return
     log.since_hint = 0
-    key = log.keys.hint(log.shard)
-    found = yield from get(key)
-    body = documents.encode(Hint(log.tail))
-    if isinstance(found, Missing):
-        yield Create(key, body)
-    elif documents.decode(Hint, found.body, key).base < log.tail:
-        yield Replace(key, body, found.version)
+    try:
+        log.hint_version = yield from _write_hint(log, log.keys.hint(log.shard), log.tail)
+    except BucketMQError:
+        log.hint_version = None
+
+
+def _write_hint(log: ShardLog, key: str, tail: int) -> Procedure[Version | None]:
+    """One PUT, and a GET before it unless the last one to write the hint was this process."""
+    body, version = documents.encode(Hint(tail)), log.hint_version
+    if version is None:
+        found = yield Get(key)
+        if isinstance(found, Object):
+            version = found.version
+            if documents.decode(Hint, found.body, key).base >= tail:
+                return None
+    reply = yield (Create(key, body) if version is None else Replace(key, body, version))
+    return reply.version if isinstance(reply, Written) else None
 
 
 def read_segment(queue: OpenQueue, log: ShardLog, base: int) -> Procedure[Segment | None]:

@@ -16,7 +16,6 @@ from bucketmq.bucket.port import Missing
 from bucketmq.log import segment as lines
 from bucketmq.log.documents import decode_failures
 from bucketmq.log.layout import join
-from bucketmq.log.layout import join
 from bucketmq.log.segment import time_text
 from bucketmq.procedures.append import Landed, is_outdated, marked, place, tail
 from bucketmq.procedures.commit import Desk, commit
@@ -25,6 +24,7 @@ from bucketmq.procedures.parts import read_span
 from bucketmq.procedures.queues import dead_queue, origin_queue
 from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.routing import shard_of
+from bucketmq.procedures.shards import sending_settings
 from bucketmq.procedures.verbs import create_named, get
 from bucketmq.queue.claiming import LOST_WORKER
 from bucketmq.queue.commands import Aim, Moved, Noted
@@ -112,7 +112,6 @@ def _letters(desk: Desk, there: OpenQueue, entries: Iterable[Moving], target: Ta
         for place_in_span, original in enumerate(messages):
             message = yield from _with_own_body(desk, there, original, target)
             offset = entry.span.start + place_in_span
-            message = yield from _with_body(desk, there, message, target)
             if desk.queue.name.endswith(DEAD_SUFFIX):
                 to = message.died.subscription if message.died else None
                 letters.append(replace(message, move=target.move, died=None, to=to))
@@ -130,21 +129,6 @@ def _with_own_body(desk: Desk, there: OpenQueue, message: Message, target: Targe
     if isinstance(found, Missing):
         return message
     name = f"{message.id}.{target.move}"
-    yield from create_named(there.keys.body(name), found.body)
-    return replace(message, body_at=replace(message.body_at, key=f"bodies/{name}"))
-
-
-def _with_body(desk: Desk, there: OpenQueue, message: Message, target: Target) -> Procedure[Message]:
-    """A large body moves along, under a name of this move: trimming either log deletes the bodies of its own segments.
-
-    One GET and one PUT for each large body.
-    """
-    if message.body_at is None:
-        return message
-    found = yield from get(join(desk.queue.keys.root, message.body_at.key))
-    if isinstance(found, Missing):
-        return message
-    name = f"{target.move}-{message.id}"
     yield from create_named(there.keys.body(name), found.body)
     return replace(message, body_at=replace(message.body_at, key=f"bodies/{name}"))
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
+from bucketmq.bucket.port import Version
 from bucketmq.log.documents import Later
 from bucketmq.log.layout import QueueKeys
 from bucketmq.log.segment import LINES_BYTES_MAX, Segment
@@ -58,6 +59,8 @@ class ShardLog:
         self.tail_at = 0.0
         """When that was learnt, on the store's clock."""
         self.lane: Lane[Parcel] = Lane(_parcels_that_fit)
+        self.hint_version: Version | None = None
+        """The mark of the hint, if this process wrote it last."""
         self.since_hint = 0
         """Segments passed since the hint was last written or read."""
 

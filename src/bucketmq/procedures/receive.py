@@ -99,11 +99,13 @@ class Lot:
 
     def hand_in(self) -> list[Settlement]:
         self._dirty = False
-        offsets = [self._acked.popleft() for _ in range(len(self._acked))]
-        if not offsets:
+        if len(self._acked) == self.count:  # all of them, so nobody adds any more
+            self._acked.clear()
+            spans = tuple(held.span for held in self.held)
+        elif offsets := [self._acked.popleft() for _ in range(len(self._acked))]:
+            spans = self.spans_of(offsets)
+        else:
             return []
-        whole = len(offsets) == self.count
-        spans = tuple(held.span for held in self.held) if whole else self.spans_of(offsets)
         return [Settlement((), lambda _: Ack(self.lease, spans), None, 0, self.note_lost)]
 
     def settle(self, offset: int, attempt: int, make: MakeSettle, why: str | None) -> None:

@@ -27,6 +27,7 @@ from bucketmq.queue.message import BodyAt, Message
 BODY_BYTES_MAX = 256 << 20
 KEY_CHARS_MAX = 512
 HEADERS_BYTES_MAX = 64 << 10
+RAW = (bytes, bytearray, memoryview)
 DELAY_SECONDS_MAX = 10 * 366 * 86400.0
 
 
@@ -99,7 +100,7 @@ def send(queue: OpenQueue, wanted: Letters, delay_seconds: float = 0.0) -> Proce
     now: float = yield Now()
     messages = _build(wanted, name, lines.time_text(now))
     data = lines.encode(messages)
-    if lines.long_lines(data, queue.settings.inline_bytes_max):
+    if lines.has_long_line(data, queue.settings.inline_bytes_max):
         messages = yield from _spill_large(queue, messages)
         data = lines.encode(messages)
     if delay_seconds > 0:
@@ -123,7 +124,7 @@ def _build(wanted: Letters, name: str, at: str) -> list[Message]:
 
 
 def _message(id_: str, at: str, key: str | None, headers: dict[str, str] | None, body: Any) -> Message:
-    if isinstance(body, bytes | bytearray | memoryview):
+    if isinstance(body, RAW):
         return Message(id_, at, key, headers, body_base64=lines.to_base64(bytes(body)))
     return Message(id_, at, key, headers, body)
 
@@ -167,6 +168,8 @@ def _post_all(queue: OpenQueue, messages: list[Message], data: bytes) -> Procedu
                 chosen = data if len(places) == len(messages) else _lines_at(data, places)
                 parcel = Parcel(chosen, len(places), messages[places[0]].id, shards)
                 base = yield from post(queue, queue.log(shard), parcel)
+                if len(places) == len(messages):
+                    return [Receipt(message.id, shard, base + step) for step, message in enumerate(messages)]
                 for step, place in enumerate(places):
                     receipts[place] = Receipt(messages[place].id, shard, base + step)
                 by_shard = {**by_shard, shard: range(0)}
@@ -178,8 +181,10 @@ def _post_all(queue: OpenQueue, messages: list[Message], data: bytes) -> Procedu
 
 
 def _by_shard(shards: int, messages: list[Message], places: Sequence[int], turn: int) -> dict[int, Sequence[int]]:
+    if shards == 1:
+        return {0: places}
     keys = {messages[place].key for place in places}
-    if len(keys) == 1 or shards == 1:
+    if len(keys) == 1:
         return {shard_of(shards, messages[places[0]].key, turn): places}
     homes = {key: shard_of(shards, key, turn) for key in keys}
     found: dict[int, list[int]] = {}

@@ -27,8 +27,9 @@ from bucketmq.queue.head import Head
 from bucketmq.queue.settings import check_name
 
 POLL_FIRST_SECONDS = 0.02
+POLL_FIRST_SECONDS_LOCAL = 0.002
 POLL_MAX_SECONDS = 5.0
-POLL_MAX_SECONDS_LOCAL = 0.25
+POLL_MAX_SECONDS_LOCAL = 0.1
 """An idle receiver asks at most this seldom; see docs on cost."""
 
 STAY_LOTS = 16
@@ -91,7 +92,9 @@ def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_sec
     if limit < 1:
         raise Invalid(f"receive at least 1 message, not {limit}")
     now: float = yield Now()
-    deadline, pause, patient = now + wait_seconds, POLL_FIRST_SECONDS, wait_seconds > 0
+    deadline, patient = now + wait_seconds, wait_seconds > 0
+    soonest, most = _poll_seconds(sub.queue)
+    pause = soonest
     since, sub.received_at = now - sub.received_at, now
     if (spare := _spare(sub, now)) is not None:
         return spare
@@ -109,11 +112,16 @@ def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_sec
         if left <= 0 or sub.stop.is_open:
             patient = False  # the last look waits for nobody's turn
             continue
-        most = POLL_MAX_SECONDS_LOCAL if sub.queue.bucket.local else POLL_MAX_SECONDS
         chance = yield Chance()
         due = found[1] - now if found[1] is not None else most
-        yield Wait(sub.stop, max(POLL_FIRST_SECONDS / 4, min(pause * (0.75 + chance / 2), left, max(due, 0.0))))
+        yield Wait(sub.stop, max(soonest / 4, min(pause * (0.75 + chance / 2), left, max(due, 0.0))))
         pause = min(pause * 2, most)
+
+
+def _poll_seconds(queue: OpenQueue) -> tuple[float, float]:
+    if queue.bucket.local:
+        return POLL_FIRST_SECONDS_LOCAL, POLL_MAX_SECONDS_LOCAL
+    return POLL_FIRST_SECONDS, POLL_MAX_SECONDS
 
 
 def _spare(sub: OpenSubscription, now: float) -> Lot | None:

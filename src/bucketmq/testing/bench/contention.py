@@ -141,7 +141,7 @@ def workers(sizes: Sizes) -> Iterator[Measurement]:
 
 def _work(subject: str, path: Path, sizes: Sizes, turn: int) -> list[Worked]:
     backlog = int(sizes.contention_seconds * FILL_PER_SECOND) if subject == OURS else 1_000
-    alone(_fill, subject, str(path), backlog, sizes.shards)
+    _fill(subject, str(path), backlog, sizes.shards)
     seeds = range(turn * 100, turn * 100 + sizes.workers)
     found: list[Worked] = together([(_worker, (subject, str(path), sizes.contention_seconds, seed)) for seed in seeds])
     return found
@@ -176,9 +176,8 @@ def _judge(subject: str, runs: list[list[Worked]], sizes: Sizes) -> Iterator[Mea
     )
 
 
-def _fill(go: Go, subject: str, path: str, backlog: int, shards: int) -> None:
+def _fill(subject: str, path: str, backlog: int, shards: int) -> None:
     """One segment for each batch a worker takes, as producers that send so many at a time would leave them."""
-    go()
     store = FolderStore(path)
     if subject == PEER:
         SingleJsonQueue(store).fill(batch(0, backlog))

@@ -47,7 +47,7 @@ def at_depths(sizes: Sizes) -> Iterator[Measurement]:
 
 
 def _at_depth(subject: str, path: Path, depth: int, sizes: Sizes) -> Iterator[Measurement]:
-    alone(_fill, subject, str(path), depth)
+    _fill(subject, str(path), depth)
     settle_disk()
     send, receive = alone(_operate, subject, str(path), sizes.cell_seconds, sizes.cell_operations)
     for what, cell in (("send", send), ("receive and ack", receive)):
@@ -68,8 +68,7 @@ def _peer(subject: str, store: LatentStore) -> SingleJsonQueue:
     return SingleJsonQueue(store, remember=subject == PEER_REMEMBERS)
 
 
-def _fill(go: Go, subject: str, path: str, depth: int) -> None:
-    go()
+def _fill(subject: str, path: str, depth: int) -> None:
     if subject == OURS:
         with over(_store(path)) as bucket:
             fill(bucket.queue("jobs"), depth)

@@ -49,6 +49,9 @@ class Counts(msgspec.Struct):
     def since(self, before: Counts) -> Counts:
         return Counts(*(now - then for now, then in zip(self._all(), before._all(), strict=True)))
 
+    def plus(self, other: Counts) -> Counts:
+        return Counts(*(one + more for one, more in zip(self._all(), other._all(), strict=True)))
+
     def copy(self) -> Counts:
         return Counts(*self._all())
 

@@ -17,6 +17,9 @@ PEER_REMEMBERS = "single-json, remembering"
 """The same, but what was written last is not read again: better than what is published."""
 
 
+MORE_IS_BETTER = frozenset({"messages/s", "share"})
+
+
 class Target(msgspec.Struct, frozen=True):
     """What the project aims at. Exactly one of the two is set."""
 
@@ -102,7 +105,7 @@ def with_ratios(measurements: Sequence[Measurement]) -> list[Measurement]:
     for each in measurements:
         peer = peers.get(_place(each))
         if each.subject == OURS and peer and each.value:
-            ratio = each.value / peer if each.unit.endswith("/s") else peer / each.value
+            ratio = each.value / peer if each.unit in MORE_IS_BETTER else peer / each.value
             found.append(msgspec.structs.replace(each, ratio=ratio))
         else:
             found.append(each)

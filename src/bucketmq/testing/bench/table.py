@@ -12,6 +12,16 @@ from bucketmq.testing.bench.results import OURS, Measurement, Report, Target
 HEADINGS = ("what", "store", "depth", "queue", "value", "unit", "× peer", "target", "", "load")
 
 
+WIDTH = 160
+"""Of a table that goes into a file."""
+
+WIDE = frozenset({"depth"})
+WIDE_HEADINGS = ("what", "depth", "queue", "messages/s", "× peer", "requests", "bytes", "× fewer", "load")
+"""Where the same thing is measured in several units, they stand beside one another."""
+
+NUMBERS = frozenset({"depth", "value", "× peer", "target", "load", "messages/s", "requests", "bytes", "× fewer"})
+
+
 def show(report: Report, out: TextIO) -> None:
     machine = report.machine
     print(
@@ -29,9 +39,9 @@ def show(report: Report, out: TextIO) -> None:
 
 
 def _show_one(scenario: str, found: Sequence[Measurement], out: TextIO) -> None:
-    rows = [_row(each) for each in found]
-    if not _rich(scenario, rows, out):
-        _plain(scenario, rows, out)
+    headings, rows = (WIDE_HEADINGS, _wide(found)) if scenario in WIDE else (HEADINGS, [_row(each) for each in found])
+    if not _rich(scenario, headings, rows, out):
+        _plain(scenario, headings, rows, out)
     for note in dict.fromkeys(f"{each.what}: {each.note}" for each in found if each.note and each.subject == OURS):
         print(f"  {note}", file=out)
 
@@ -44,11 +54,38 @@ def _row(each: Measurement) -> tuple[str, ...]:
         each.subject,
         _number(each.value),
         each.unit,
-        f"{_number(each.ratio)}×" if each.ratio is not None else "",
+        _times(each),
         _target(each.target) if each.target is not None else "",
         "" if each.reached is None else "reached" if each.reached else "not reached",
         f"{each.load:.1f}" if each.load is not None else "",
     )
+
+
+def _wide(found: Sequence[Measurement]) -> list[tuple[str, ...]]:
+    rows: dict[tuple[str, int | None, str], dict[str, Measurement]] = {}
+    for each in found:
+        rows.setdefault((each.what, each.depth, each.subject), {})[each.unit] = each
+    cells: list[tuple[str, ...]] = []
+    for (what, depth, subject), units in sorted(rows.items(), key=lambda row: (row[0][0], row[0][1] or 0)):
+        speed, requests, size = (units.get(unit) for unit in ("messages/s", "requests", "bytes"))
+        cells.append(
+            (
+                what,
+                f"{depth:,}",
+                subject,
+                _number(speed.value) if speed else "",
+                _times(speed),
+                _number(requests.value) if requests else "",
+                _number(size.value) if size else "",
+                _times(size),
+                f"{speed.load:.1f}" if speed and speed.load is not None else "",
+            )
+        )
+    return cells
+
+
+def _times(each: Measurement | None) -> str:
+    return f"{_number(each.ratio)}×" if each is not None and each.ratio is not None else ""
 
 
 def _number(value: float) -> str:
@@ -59,28 +96,26 @@ def _target(target: Target) -> str:
     return f">= {target.at_least:,.6g}" if target.at_least is not None else f"<= {target.at_most:,.6g}"
 
 
-def _rich(title: str, rows: Sequence[tuple[str, ...]], out: TextIO) -> bool:
+def _rich(title: str, headings: Sequence[str], rows: Sequence[tuple[str, ...]], out: TextIO) -> bool:
     try:
         from rich.console import Console
         from rich.table import Table
     except ImportError:
         return False
     table = Table(title=title, title_justify="left")
-    for heading in HEADINGS:
-        table.add_column(
-            heading, justify="right" if heading in ("depth", "value", "× peer", "target", "load") else "left"
-        )
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in NUMBERS else "left")
     for row in rows:
         table.add_row(*row, style="red" if "not reached" in row else None)
-    width = None if out.isatty() else 160
-    Console(file=out, width=width).print(table)
+    print(file=out)
+    Console(file=out, width=None if out.isatty() else WIDTH).print(table)
     return True
 
 
-def _plain(title: str, rows: Sequence[tuple[str, ...]], out: TextIO) -> None:
-    widths = [max(len(row[place]) for row in (HEADINGS, *rows)) for place in range(len(HEADINGS))]
+def _plain(title: str, headings: Sequence[str], rows: Sequence[tuple[str, ...]], out: TextIO) -> None:
+    widths = [max(len(row[place]) for row in (headings, *rows)) for place in range(len(headings))]
     print(f"\n{title}", file=out)
-    for row in (HEADINGS, *rows):
+    for row in (headings, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), file=out)
 
 

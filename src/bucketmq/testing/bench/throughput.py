@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 import bucketmq
 from bucketmq.testing.bench.children import alone, together
 from bucketmq.testing.bench.payload import batch, body, checksum
@@ -54,14 +56,16 @@ def _three(
         scenario, "end to end", [each[0] for each in runs], "messages/s", store=place.name, target=whole, note=PEERS
     )
     yield measured(scenario, "sending meanwhile", [each[1] for each in runs], "messages/s", store=place.name)
+    yield measured(scenario, "processor time to send", [each[2] for each in runs], "µs/message", store=place.name)
+    yield measured(scenario, "processor time to receive", [each[3] for each in runs], "µs/message", store=place.name)
     depth = min(messages, BACKLOG)
     drains = []
     for turn in range(sizes.repeats):
         url = place.url(f"backlog-{turn}")
-        alone(_send, url, depth)
+        _send(lambda: None, url, depth)
         settle_disk()
-        began, ended, _ = alone(_receive, url, depth)
-        drains.append(depth / (ended - began))
+        drained = alone(_receive, url, depth)
+        drains.append(depth / (drained.ended - drained.began))
     yield measured(scenario, f"draining {depth:,}", drains, "messages/s", store=place.name, target=backlog, depth=depth)
     singles = [
         sizes.singles / alone(_send_singly, place.url(f"single-{n}"), sizes.singles) for n in range(sizes.repeats)
@@ -69,31 +73,50 @@ def _three(
     yield measured(scenario, "single sends", singles, "messages/s", store=place.name, target=single)
 
 
-def _end_to_end(url: str, messages: int) -> tuple[float, float]:
-    """Messages a second from the first send to the last ack in the bucket, and those of the sender alone."""
+def _end_to_end(url: str, messages: int) -> tuple[float, float, float, float]:
+    """Messages a second from the first send to the last ack in the bucket, and those of the sender alone; then the
+    processor time of each side for one message in microseconds, which says more than the rest on a busy machine."""
     settle_disk()
-    (began, sent), (_, ended, _) = together([(_send, (url, messages)), (_receive, (url, messages))])
-    return messages / (ended - began), messages / (sent - began)
+    sent, received = together([(_send, (url, messages)), (_receive, (url, messages))])
+    rates = messages / (received.ended - sent.began), messages / (sent.ended - sent.began)
+    return *rates, sent.processor_seconds / messages * 1e6, received.processor_seconds / messages * 1e6
 
 
-def _send(go: Go, url: str, messages: int) -> tuple[float, float]:
+class Timed(msgspec.Struct, frozen=True):
+    """When a process did its part, on the clock that processes share, and what it took of the processor."""
+
+    began: float
+    ended: float
+    processor_seconds: float
+
+
+class Timer:
+    def __init__(self) -> None:
+        self._processor = time.process_time()
+        self._began = time.monotonic()
+
+    def stop(self) -> Timed:
+        return Timed(self._began, time.monotonic(), time.process_time() - self._processor)
+
+
+def _send(go: Go, url: str, messages: int) -> Timed:
     with bucketmq.connect(url, probe=False) as bucket:
         queue = bucket.queue(QUEUE)
         queue.settings()
         go()
-        began = time.monotonic()
+        timer = Timer()
         for start in range(0, messages, BATCH):
             queue.send_many(batch(start, min(BATCH, messages - start)))
-        return began, time.monotonic()
+        return timer.stop()
 
 
-def _receive(go: Go, url: str, messages: int) -> tuple[float, float, int]:
+def _receive(go: Go, url: str, messages: int) -> Timed:
     """Receive and ack everything, each body looked at; refuse to answer if something is missing or came twice."""
     with bucketmq.connect(url, probe=False) as bucket:
         queue = bucket.queue(QUEUE)
         queue.settings()
         go()
-        began = time.monotonic()
+        timer = Timer()
         received = total = 0
         while received < messages:
             deliveries = queue.receive(BATCH, wait_seconds=WAIT_SECONDS)
@@ -102,10 +125,10 @@ def _receive(go: Go, url: str, messages: int) -> tuple[float, float, int]:
                 delivery.ack()
             received += len(deliveries)
         queue.flush()
-        ended = time.monotonic()
+        timed = timer.stop()
     if received != messages or total != checksum(messages):
         raise AssertionError(f"received {received} of {messages} messages, adding up to {total}: some twice or lost")
-    return began, ended, received
+    return timed
 
 
 def _send_singly(go: Go, url: str, messages: int) -> float:

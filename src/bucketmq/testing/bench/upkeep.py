@@ -66,7 +66,8 @@ def memory(sizes: Sizes) -> Iterator[Measurement]:
     found = {}
     for depth in sizes.memory_depths:
         with folder() as path:
-            alone(_fill, str(path), depth)
+            with over(FolderStore(path)) as bucket:
+                fill(bucket.queue("jobs"), depth, per_segment=BATCH)
             first, last, batches = found[depth] = alone(_work, str(path), sizes.memory_batches)
             yield measured(
                 "memory",
@@ -87,12 +88,6 @@ def memory(sizes: Sizes) -> Iterator[Measurement]:
         depth=sizes.memory_depths[-1],
         target=MEMORY_GROWTH,
     )
-
-
-def _fill(go: Go, path: str, depth: int) -> None:
-    go()
-    with over(FolderStore(path)) as bucket:
-        fill(bucket.queue("jobs"), depth, per_segment=BATCH)
 
 
 def _work(go: Go, path: str, batches: int) -> tuple[int, int, int]:

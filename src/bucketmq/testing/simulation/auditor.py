@@ -92,6 +92,9 @@ class Auditor:
         self.register = Later()
         self.duplicated = 0
         self.unexpected = 0
+        self._who = ""
+        self._aimed_by: dict[str, str] = {}
+        """For each move who wrote its target down."""
 
     def problem(self, text: str) -> None:
         self.world.note("AUDIT", text)
@@ -101,8 +104,9 @@ class Auditor:
     def log(self, queue: str, shard: int) -> ShardWatch:
         return self.logs.setdefault((queue, shard), ShardWatch())
 
-    def landed(self, key: str, body: bytes | None) -> None:
+    def landed(self, who: str, key: str, body: bytes | None) -> None:
         """Something changed in the store."""
+        self._who = who
         _, queue, kind, *rest = key.split("/")
         try:
             if body is None:
@@ -133,9 +137,12 @@ class Auditor:
             return
         if base != log.end:
             self.problem(f"segment {queue}/{shard}/{base} lands, but the log ends at {log.end}")
-        if segment.count == 0:
-            self.problem(f"segment {queue}/{shard}/{base} is empty")
-        for place, message in enumerate(segment.messages(base, segment.end)):
+        messages = segment.messages(base, segment.end)
+        if len({token_of(message).partition("-")[0] for message in messages}) > 1 and messages[0].move is None:
+            self.world.covered["lane shared"] += 1
+        if messages[0].move is not None and self._aimed_by.get(messages[0].move) != self._who:
+            self.world.covered["move taken over" if queue == DEAD else "later group or redrive taken over"] += 1
+        for place, message in enumerate(messages):
             log.messages[base + place] = message
             log.bases[base + place] = base
             self._arrived(queue, shard, base + place, message)
@@ -242,6 +249,7 @@ class Auditor:
             covered["fresh to waiting"] += 1
         elif was is not None and was.name == "moving" and now.name == "moving":
             covered["aimed" if was.target is None else "aimed again"] += 1
+            self._aimed_by[now.target.move if now.target is not None else ""] = self._who
         elif was is not None and was.name == "left" and now.name in ("waiting", "moving"):
             pass
         else:
@@ -366,6 +374,8 @@ class Auditor:
         self.settings = settings
 
     def _register_changed(self, register: Later) -> None:
+        for target in (target for group in register.groups for target in group.targets):
+            self._aimed_by.setdefault(target.move, self._who)
         if register.groups and not self.register.groups:
             self.world.covered["later group"] += 1
         elif register.groups and self.register.groups and register.groups != self.register.groups:
@@ -383,7 +393,8 @@ class Auditor:
         self.ledger.delivered[place] = attempt
         if lease > watch.head.lease or offset not in watch.claims:
             self.problem(f"{place} is delivered under a lease that the head never had")
-        if not (isinstance(body, NotFound) and place in self.ended):  # whoever comes so late finds the body trimmed
+        late = place in self.ended or subscription == LATECOMER
+        if not (isinstance(body, NotFound) and late):  # whoever comes so late finds the body trimmed
             self._check_body(message, body)
 
     def _check_body(self, message: Message, body: Any) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
-from bucketmq.errors import BucketMQError
-from bucketmq.log import documents
 from bucketmq.procedures.api import BucketApi, QueueApi, SubscriptionApi
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.stats import QueueStats
@@ -96,6 +92,7 @@ class Run:
         self.processes: list[Process] = []
         self._fates = 0
         self._births = 0
+        self.drain_seconds = 0.0
 
     def report(self) -> Report:
         world, auditor = self.world, self.auditor
@@ -222,7 +219,7 @@ class Run:
             process.thaw()
 
     def _is_drained(self) -> bool:
-        return self.auditor.is_drained() and not self._delayed()
+        return not self.store.creates_in_flight and self.auditor.is_drained() and not self._delayed()
 
     def _delayed(self) -> list[str]:
         root = f"queues/{QUEUE}/"

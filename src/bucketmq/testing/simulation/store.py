@@ -27,13 +27,14 @@ SLOW_SECONDS = 1.0, 20.0
 
 Deliver = Callable[[Any, BaseException | None], None]
 
+_LANDS = frozenset({"slow", "lost_reply", "late_landing"})
 _NAMES = {Get: "get", Create: "create", Replace: "replace", Delete: "delete", List: "list"}
 
 
 class Witness(Protocol):
     """Told of every change the moment it lands."""
 
-    def landed(self, key: str, body: bytes | None) -> None: ...
+    def landed(self, who: str, key: str, body: bytes | None) -> None: ...
 
 
 class SimStore:
@@ -49,6 +50,10 @@ class SimStore:
         self.objects: dict[str, Object] = {}
         self.requests = 0
         self.refused = 0
+        self.who = ""
+        """Whose request is being done."""
+        self.creates_in_flight = 0
+        """Creates that will still land, whether or not their senders live."""
         self._answer_stamps = answer_stamps
         self._content_versions = content_versions
         self._whole_seconds = whole_seconds
@@ -60,6 +65,8 @@ class SimStore:
         self.requests += 1
         world, fault = self.world, self._draw(request)
         there, back = world.between(*LATENCY_SECONDS), world.between(*LATENCY_SECONDS)
+        if isinstance(request, Create) and (fault is None or fault in _LANDS):
+            self.creates_in_flight += 1
         if fault is None:
             world.after(there, self._arrive, who, request, deliver, back)
             return
@@ -100,7 +107,10 @@ class SimStore:
         return None
 
     def _arrive(self, who: str, request: StoreRequest, deliver: Deliver | None, back: float) -> None:
+        self.who = who
         answer = self.perform(request)
+        if isinstance(request, Create):
+            self.creates_in_flight -= 1
         if self.world.lines is not None:
             self.world.note(who, f"{describe(request)} -> {type(answer).__name__ if answer is not None else 'ok'}")
         if deliver is not None:
@@ -127,7 +137,7 @@ class SimStore:
                 if self.objects.pop(key, None) is not None:
                     del self._keys[bisect_left(self._keys, key)]
                     if self.witness is not None:
-                        self.witness.landed(key, None)
+                        self.witness.landed(self.who, key, None)
                 return None
             case List(prefix, after, limit):
                 return self._list(prefix, after, limit)
@@ -139,7 +149,7 @@ class SimStore:
         stored_at = float(int(now)) if self._whole_seconds else round(now, 3)
         self.objects[key] = Object(body, Version(version), stored_at)
         if self.witness is not None:
-            self.witness.landed(key, body)
+            self.witness.landed(self.who, key, body)
         return Written(Version(version), stored_at if self._answer_stamps else None)
 
     def keys(self, prefix: str) -> list[str]:

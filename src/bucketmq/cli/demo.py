@@ -1,3 +1,0 @@
-import typer
-def demo(context: typer.Context) -> None:
-    """Demo."""

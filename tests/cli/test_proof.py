@@ -1,0 +1,59 @@
+"""bench and sim: thin calls, tested with stand-ins for what they call."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A simulator and a bench that only note how they were called."""
+    seen: dict[str, Any] = {"result": {"seeds": 5, "failures": []}}
+
+    def simulate(**how: Any) -> dict[str, Any]:
+        seen["sim"] = how
+        result: dict[str, Any] = seen["result"]
+        return result
+
+    def measure(args: list[str]) -> int:
+        seen["bench"] = args
+        return 7
+
+    for name, function in (("simulation", simulate), ("bench", measure)):
+        module = ModuleType(f"bucketmq.testing.{name}")
+        module.main_run = function  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, f"bucketmq.testing.{name}", module)
+    return seen
+
+
+def test_sim_passes_its_options_on(cli: Cli, called: dict[str, Any]) -> None:
+    ran = cli("sim", "--seeds", 5, "--first-seed", 3, "--jobs", 2, "--json")
+    assert ran.code == 0
+    assert ran.row == {"seeds": 5, "failures": []}
+    assert called["sim"] == {
+        "seed": None,
+        "seeds": 5,
+        "first_seed": 3,
+        "jobs": 2,
+        "trace": False,
+        "mutants": False,
+        "progress": None,
+    }
+
+
+def test_sim_exits_with_1_when_a_seed_fails(cli: Cli, called: dict[str, Any]) -> None:
+    called["result"] = {"seeds": 1, "failures": [{"seed": 7, "problem": "lost a message"}]}
+    ran = cli("sim", "--seed", 7, "--trace")
+    assert ran.code == 1
+    assert "lost a message" in ran.out
+
+
+def test_bench_gets_all_arguments_even_help(cli: Cli, called: dict[str, Any]) -> None:
+    assert cli("bench", "--only", "folder", "--help", "x").code == 7
+    assert called["bench"] == ["--only", "folder", "--help", "x"]

@@ -1,0 +1,138 @@
+"""worker: handlers by name, counts, and SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bucketmq.client import Bucket
+from tests.cli.conftest import Cli, Ran
+
+TASKS = """
+import asyncio, os, pathlib, time
+import bucketmq
+from bucketmq import Bury
+
+here = pathlib.Path(__file__).parent
+queue = bucketmq.connect(os.environ["BUCKETMQ_URL"], probe=False).queue("jobs")
+number = 7
+
+def plain(delivery):
+    with (here / "handled").open("a") as file:
+        file.write(f"{delivery.body}\\n")
+
+async def patient(delivery):
+    await asyncio.sleep(0)
+    plain(delivery)
+
+@queue.handler
+def decorated(delivery):
+    plain(delivery)
+
+def buries(delivery):
+    return Bury("not wanted")
+
+def fails(delivery):
+    raise RuntimeError("always")
+
+def slow(delivery):
+    plain(delivery)
+    while not (here / "finish").exists():
+        time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def tasks(folder: Path) -> Path:
+    (folder / "tasks.py").write_text(TASKS)
+    return folder
+
+
+def handled(folder: Path) -> list[str]:
+    return sorted((folder / "handled").read_text().split()) if (folder / "handled").exists() else []
+
+
+@pytest.mark.parametrize(
+    "handler", ["tasks:plain --queue jobs", "tasks:patient --queue jobs -c 2", "tasks:decorated -c 4"]
+)
+def test_a_handler_handles_everything(shell: Callable[[str], Ran], bucket: Bucket, tasks: Path, handler: str) -> None:
+    bucket.queue("jobs").send_many(range(10))
+    ran = shell(f"bucketmq worker {handler} --stop-when-empty --json")
+    assert ran.code == 0, ran
+    assert (ran.row["handled"], ran.row["failed"]) == (10, 0)
+    assert ran.row["requests"]["replace"] > 0
+    assert handled(tasks) == sorted(map(str, range(10)))
+    assert bucket.queue("jobs").stats().depth == 0
+
+
+def test_outcomes_and_exceptions_count(shell: Callable[[str], Ran], bucket: Bucket, tasks: Path) -> None:
+    bucket.queue("jobs", backoff={"first_seconds": 3600}).send(1)
+    ran = shell("bucketmq worker tasks:fails --queue jobs --stop-when-empty")
+    assert "0 messages handled, 1 failed" in ran.err
+    bucket.queue("other").send(1)
+    shell("bucketmq worker tasks:buries --queue other --stop-when-empty")
+    assert [letter.reason for letter in bucket.queue("other").dead_letters.peek()] == ["not wanted"]
+
+
+@pytest.mark.parametrize(
+    ("handler", "says"),
+    [
+        ("nosuchmodule:handle", "no module"),
+        ("tasks:missing", "has no 'missing'"),
+        ("tasks:number", "not a function"),
+        ("tasks", "module:function"),
+        ("tasks:plain", "--queue"),
+    ],
+)
+def test_a_handler_that_cannot_be_used_is_a_usage_error(
+    shell: Callable[[str], Ran], tasks: Path, handler: str, says: str
+) -> None:
+    ran = shell(f"bucketmq worker {handler}")
+    assert ran.code == 2, ran
+    assert says in ran.err
+
+
+def test_a_plain_function_of_the_library_needs_a_queue(cli: Cli) -> None:
+    assert cli("worker", "os:getpid").code == 2
+
+
+@pytest.fixture
+def slow_worker(bucket: Bucket, tasks: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A worker that has one message in hand and others fetched."""
+    bucket.queue("jobs").send_many(range(8))
+    process = subprocess.Popen(
+        ["bucketmq", "worker", "tasks:slow", "--queue", "jobs"],
+        cwd=tasks,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while not handled(tasks) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_what_is_in_hand_and_gives_the_rest_back(
+    slow_worker: subprocess.Popen[str], bucket: Bucket, tasks: Path, number: signal.Signals
+) -> None:
+    slow_worker.send_signal(number)
+    (tasks / "finish").touch()
+    _, err = slow_worker.communicate(timeout=30)
+    assert slow_worker.returncode == 0, err
+    done = len(handled(tasks))
+    stats = bucket.queue("jobs").stats()
+    assert (stats.depth, stats.in_flight) == (8 - done, 0)
+    assert {delivery.attempt for delivery in bucket.queue("jobs").receive(10)} == {1}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bucketmq.procedures.stats import HOLDER_SECONDS
+
 from .world import World, drain
 
 
@@ -71,7 +73,7 @@ def test_holders_are_the_processes_seen_lately(world: World) -> None:
     first.receive(1)
     second.receive(1)
     assert first.stats().subscriptions[0].holders == 2
-    world.advance(61)
+    world.advance(HOLDER_SECONDS + 1)
     assert first.stats().subscriptions[0].holders == 0
 
 

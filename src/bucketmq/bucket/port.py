@@ -110,7 +110,8 @@ def check_key(key: str) -> None:
     """Raise `Invalid` unless `key` is a relative path of plain segments that every store can hold."""
     if not key or len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
         raise Invalid(f"key {key[:80]!r} must have 1 to {KEY_BYTES_MAX} bytes in UTF-8; use a shorter name or prefix")
-    if any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in key):
+    # Printable text is the rule; only what is not is looked at character by character.
+    if not key.isprintable() and any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in key):
         raise Invalid(f"key {key[:80]!r} has control characters or broken Unicode; use printable text")
     if "\\" in key or any(part in ("", ".", "..") for part in key.split("/")):
         raise Invalid(f"key {key[:80]!r} must be segments joined by '/', none of them empty, '.' or '..', no backslash")

@@ -214,7 +214,7 @@ def claim(desk: Desk, limit: int, lease_seconds: float, *, gives_way: bool = Fal
         head = yield from recent_head(desk)
         known = yield from _known(desk, head, limit)
         now = yield Now()
-        if not known and not _something_due(head, now):
+        if not known and not _something_due(head, now) and not _may_free_some(desk):
             return Empty(next_due(head))
         ahead = known[-1].base + known[-1].count if known and _exhausts(head, known, limit) else None
         command = Claim(desk.queue.holder, limit, lease_seconds, known)
@@ -252,6 +252,12 @@ def recent_head(desk: Desk) -> Procedure[Head]:
 def _something_due(head: Head, now: float) -> bool:
     due = next_due(head)
     return due is not None and due <= now
+
+
+def _may_free_some(desk: Desk) -> bool:
+    """Whether what this process has settled and not handed in yet may make something claimable: own retries and
+    releases, and in an ordered queue the next message of a key."""
+    return bool(desk.settlements) or (desk.queue.settings.ordered and bool(desk.dirty))
 
 
 def _exhausts(head: Head, known: tuple[Known, ...], limit: int) -> bool:

@@ -34,7 +34,8 @@ PATIENCE_SECONDS = 60.0
 
 PAUSE_FIRST_SECONDS = 0.05
 PAUSE_MAX_SECONDS = 5.0
-PAGE = 1000
+PAGE = 999
+"""One less than S3 lists at a time: one more key tells whether there are more."""
 
 
 class Patience:

@@ -1,7 +1,6 @@
 """Writes the pages below docs/reference/ from the code: signatures, docstrings, defaults, options, help texts.
 
-    python docs/generate_reference.py            write them
-    python docs/generate_reference.py --check    write nothing; fail if one of them is not current
+Run it plainly to write them, or with `--check` to write nothing and fail if one of them is not current.
 """
 
 from __future__ import annotations
@@ -29,7 +28,17 @@ from bucketmq.queue.settings import Backoff, Settings
 HERE = Path(__file__).parent / "reference"
 NOTE = "<!-- Made by docs/generate_reference.py from the code. Change the code, not this page. -->\n"
 
-CLIENT = ("connect", "Bucket", "Queue", "Subscription", "Delivery", "Batch", "PeekedMessage", "DeadLetters", "DeadLetter")
+CLIENT = (
+    "connect",
+    "Bucket",
+    "Queue",
+    "Subscription",
+    "Delivery",
+    "Batch",
+    "PeekedMessage",
+    "DeadLetters",
+    "DeadLetter",
+)
 VALUES = ("Receipt", "Redriven", "Requests", "QueueStats")
 OUTCOMES = ("Done", "Retry", "Bury", "Release")
 
@@ -97,8 +106,8 @@ def _values() -> str:
 def _settings() -> str:
     parts = [
         "# Settings of a queue",
-        "Given by keyword, `bucket.queue(name, attempts_max=3)`, written to the bucket, and in force for everybody. What is "
-        "not given stays as it is.",
+        "Given by keyword, `bucket.queue(name, attempts_max=3)`, written to the bucket, and in force for everybody. "
+        "What is not given stays as it is.",
         _table(Settings, without=("format", "fences")),
         "`ordered` can be chosen only when the queue is made, and `shards` only be raised.",
         "## Backoff",
@@ -119,7 +128,9 @@ def _errors() -> str:
 
 
 def _stores() -> str:
-    rows = [f"| `{scheme}://` | {', '.join(f'`{name}`' for name in names) or 'none'} |" for scheme, names in OPTIONS.items()]
+    rows = [
+        f"| `{scheme}://` | {', '.join(f'`{name}`' for name in names) or 'none'} |" for scheme, names in OPTIONS.items()
+    ]
     parts = [
         "# Stores",
         "## URLs and options",
@@ -141,7 +152,8 @@ def _command_line() -> str:
         return ""
     parts = ["# Command line", command.help, "## Exit codes"]
     parts.append(
-        "| code | means |\n|---|---|\n" + "\n".join(f"| {int(code)} | {text} |" for code, text in exits.MEANINGS.items())
+        "| code | means |\n|---|---|\n"
+        + "\n".join(f"| {int(code)} | {text} |" for code, text in exits.MEANINGS.items())
     )
     for name, verb in command.commands.items():
         if verb.hidden:
@@ -158,7 +170,9 @@ def _command_line() -> str:
 def _parameter(parameter: Any) -> str:
     if parameter.name == "help" or getattr(parameter, "hidden", False):
         return ""
-    names = ", ".join(parameter.opts) if parameter.param_type_name == "option" else (parameter.metavar or parameter.name)
+    names = (
+        ", ".join(parameter.opts) if parameter.param_type_name == "option" else (parameter.metavar or parameter.name)
+    )
     text = " ".join((getattr(parameter, "help", "") or "").split())
     return f"| `{names}` | {_escape(text)} |"
 
@@ -226,7 +240,9 @@ def _table(thing: type, without: tuple[str, ...] = ()) -> str:
             continue
         default = "" if field.default is msgspec.NODEFAULT else f"`{json.dumps(msgspec.to_builtins(field.default))}`"
         kind = inspect.get_annotations(thing).get(field.name, field.type)
-        rows.append(f"| `{field.name}` | `{_escape(_annotation(kind))}` | {default} | {_escape(notes.get(field.name, ''))} |")
+        rows.append(
+            f"| `{field.name}` | `{_escape(_annotation(kind))}` | {default} | {_escape(notes.get(field.name, ''))} |"
+        )
     return "| field | type | default | |\n|---|---|---|---|\n" + "\n".join(rows) if rows else ""
 
 

@@ -10,13 +10,14 @@ A bucket belongs to the event loop it is first used in.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from bucketmq import deliveries
 from bucketmq.bucket.urls import open_store
-from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage, deliveries_of, matching
+from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage, deliveries_of, give_back, matching
 from bucketmq.engines.asynchronous import Asynchronous
 from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
@@ -108,13 +109,20 @@ class Subscription:
         return self._batch(found.lot, found.bodies, full=found.full)
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
-        """Deliveries for ever, each lease kept alive until you settle it. Settle one before asking for the next."""
+        """Deliveries for ever, each lease kept alive until you settle it. Settle one before asking for the next.
+
+        What you did not get to see before you left the loop is given back.
+        """
         while True:
             found = await self._engine.run(
                 self._sub.receive(ITERATE_LIMIT, ITERATE_WAIT_SECONDS, None, keep_alive=True)
             )
-            for delivery in self._batch(found.lot, found.bodies, full=found.full):
-                yield delivery
+            waiting = deque(self._batch(found.lot, found.bodies, full=found.full))
+            try:
+                while waiting:
+                    yield waiting.popleft()
+            finally:
+                give_back(waiting)
 
     def _batch(self, lot: Lot | None, bodies: dict[str, Any], *, full: bool) -> Batch[Delivery]:
         return Batch(self._deliveries(lot, bodies) if lot is not None else [], full=full)

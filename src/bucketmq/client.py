@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
@@ -14,7 +15,7 @@ from typing import Any, Self
 
 from bucketmq import deliveries
 from bucketmq.bucket.urls import open_store
-from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage, deliveries_of, matching
+from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage, deliveries_of, give_back, matching
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
@@ -47,7 +48,7 @@ def connect(url: str, *, probe: bool = True, **options: Any) -> Bucket:
 def _flush_at_exit(engine: Blocking, keeper: weakref.ref[Keeper]) -> None:
     """A program that ends without closing its bucket has its settlements handed in all the same."""
     kept = keeper()
-    if kept is not None and not kept.stop.is_open:
+    if kept is not None and not kept.stop.is_open and engine.hands.is_own_process:
         engine.run(hand_in_all(kept))
 
 
@@ -115,10 +116,18 @@ class Subscription:
         return self._batch(found.lot, found.bodies, full=found.full)
 
     def __iter__(self) -> Iterator[Delivery]:
-        """Deliveries for ever, each lease kept alive until you settle it. Settle one before asking for the next."""
+        """Deliveries for ever, each lease kept alive until you settle it. Settle one before asking for the next.
+
+        What you did not get to see before you left the loop is given back.
+        """
         while True:
             found = self._engine.run(self._sub.receive(ITERATE_LIMIT, ITERATE_WAIT_SECONDS, None, keep_alive=True))
-            yield from self._batch(found.lot, found.bodies, full=found.full)
+            waiting = deque(self._batch(found.lot, found.bodies, full=found.full))
+            try:
+                while waiting:
+                    yield waiting.popleft()
+            finally:
+                give_back(waiting)
 
     def _batch(self, lot: Lot | None, bodies: dict[str, Any], *, full: bool) -> Batch[Delivery]:
         return Batch(self._deliveries(lot, bodies) if lot is not None else [], full=full)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import sys
 
+import msgspec
 import pytest
 
 from bucketmq.cli import output
+from bucketmq.cli.queues import advice
 from bucketmq.client import Bucket, Queue
 from tests.cli.conftest import Cli
 
@@ -75,15 +77,13 @@ def test_stats_with_an_unknown_provider_lists_those_there_are(cli: Cli) -> None:
     assert (ran.code, "tigris" in ran.err) == (2, True)
 
 
-def test_many_processes_on_one_shard_get_the_advice_to_add_shards(cli: Cli, bucket: Bucket, url: str) -> None:
-    from bucketmq.client import connect
-
-    queue = bucket.queue("jobs")
-    queue.send_many(range(9))
-    for _ in range(3):
-        with connect(url, probe=False) as other:
-            other.queue("jobs").receive(1)
-    assert any("add shards" in line for line in cli("stats", "jobs", "--json").row["advice"])
+def test_the_librarys_advice_comes_with_the_command_that_follows_it(bucket: Bucket) -> None:
+    bucket.queue("jobs").send(1)
+    calm = bucket.queue("jobs").stats()
+    assert advice(calm) == []
+    crowded = msgspec.structs.replace(calm.subscriptions[0], holders=6, conflict_rate=0.5, advice="50% refused")
+    (line,) = advice(msgspec.structs.replace(calm, subscriptions=(crowded,)))
+    assert line == "main: 50% refused; add shards: bucketmq shards jobs 6"
 
 
 def test_purge_says_how_many_and_wants_a_yes(cli: Cli, bucket: Bucket) -> None:

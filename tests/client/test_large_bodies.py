@@ -11,7 +11,9 @@ import bucketmq
 from .world import World, drain
 
 
-@pytest.mark.parametrize("body", [{"text": "x" * 70_000}, "y" * 70_000, b"\x00\xff" * 40_000], ids=["json", "text", "bytes"])
+@pytest.mark.parametrize(
+    "body", [{"text": "x" * 70_000}, "y" * 70_000, b"\x00\xff" * 40_000], ids=["json", "text", "bytes"]
+)
 def test_a_large_body_gets_an_object_and_is_read_back(world: World, queue: Any, body: object) -> None:
     receipt = queue.send(body)
     assert world.keys("bodies/") == [world.key(f"bodies/{receipt.id}")]

@@ -50,7 +50,11 @@ def test_every_end_can_be_told_by_receipt(world: World, how: str) -> None:
     receipt = first.receive(1)[0].receipt
     getattr(second.delivery(receipt), how)(wait=True)
     stats = second.stats()
-    assert (stats.in_flight, stats.waiting, stats.dead) == {"retry": (0, 1, 0), "bury": (0, 0, 1), "release": (0, 1, 0)}[how]
+    assert (stats.in_flight, stats.waiting, stats.dead) == {
+        "retry": (0, 1, 0),
+        "bury": (0, 0, 1),
+        "release": (0, 1, 0),
+    }[how]
 
 
 def test_a_receipt_is_good_once(world: World) -> None:

@@ -229,7 +229,9 @@ def test_a_delay_that_cannot_be_kept_is_refused_and_poisons_nothing(queue: Any, 
     assert queue.stats().depth == 0
 
 
-@pytest.mark.parametrize("reason", ["\udcff lone", 7, None, "x" * 100_000, ""], ids=["surrogate", "7", "None", "long", ""])
+@pytest.mark.parametrize(
+    "reason", ["\udcff lone", 7, None, "x" * 100_000, ""], ids=["surrogate", "7", "None", "long", ""]
+)
 def test_any_reason_can_be_given_and_poisons_nothing(world: World, queue: Any, reason: Any) -> None:
     queue.send_many(["x", "y"])
     first, second = queue.receive(2)

@@ -54,7 +54,10 @@ def test_numbers_by_subscription(queue: Any) -> None:
     drain(audit)
     queue.receive(1)
     stats = queue.stats()
-    assert {each.name: (each.depth, each.in_flight) for each in stats.subscriptions} == {"audit": (0, 0), "main": (4, 1)}
+    assert {each.name: (each.depth, each.in_flight) for each in stats.subscriptions} == {
+        "audit": (0, 0),
+        "main": (4, 1),
+    }
 
 
 def test_numbers_by_shard(bucket: Any) -> None:

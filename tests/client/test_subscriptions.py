@@ -38,8 +38,12 @@ def test_latest_counts_from_when_it_was_made_not_from_the_first_receive(world: W
     assert drain(world.connect().queue("jobs").subscription("audit", start="latest")) == ["after"]
 
 
-@pytest.mark.parametrize(("offset", "expected"), [(0, "abcdef"), (1, "bcdef"), (3, "def"), (4, "ef"), (6, ""), (99, ""), (-5, "abcdef")])
-def test_an_offset_is_where_it_begins_even_inside_a_segment(world: World, queue: Any, offset: int, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("offset", "expected"), [(0, "abcdef"), (1, "bcdef"), (3, "def"), (4, "ef"), (6, ""), (99, ""), (-5, "abcdef")]
+)
+def test_an_offset_is_where_it_begins_even_inside_a_segment(
+    world: World, queue: Any, offset: int, expected: str
+) -> None:
     queue.send_many("ab")
     queue.send_many("cdef")
     assert drain(queue.subscription("audit", start={0: offset})) == list(expected)

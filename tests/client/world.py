@@ -71,7 +71,9 @@ class World:
         """A process that dies after so many requests."""
         hands = MortalHands(self.store, lives + 1)
         self._tick(hands)
-        return client.Bucket(Blocking(hands), PREFIX, probe=False)
+        bucket = client.Bucket(Blocking(hands), PREFIX, probe=False)
+        bucket._api.keeper.stop.open()  # nothing of it lives on in the background
+        return bucket
 
     def advance(self, seconds: float) -> None:
         """Let time pass on the store's clock. Processes see it on what they write, so each writes something."""

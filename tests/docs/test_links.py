@@ -42,7 +42,7 @@ def test_each_promise_names_the_tests_that_would_fail_without_it() -> None:
     assert [int(number) for number, _ in promises] == list(range(1, len(promises) + 1))
     assert len(promises) >= 9
     for number, promise in promises:
-        tests = [target for target in re.findall(r"\]\((tests/[^)]+)\)", promise)]
+        tests = re.findall(r"\]\((tests/[^)]+)\)", promise)
         assert tests, f"promise {number} names no test"
         assert all((ROOT / target).exists() for target in tests), f"promise {number} names a test that is not there"
 

@@ -23,10 +23,7 @@ from bucketmq.client import Bucket
 from bucketmq.engines.meter import Requests
 from bucketmq.pricing import cost, dollars, prices_of
 from bucketmq.procedures.stats import QueueStats, SubscriptionStats
-from bucketmq.queue.settings import MAIN
-
-HOLDERS_PER_SHARD = 2
-"""Above this many committing processes for each shard, refused writes are likely."""
+from bucketmq.queue.settings import MAIN, SHARDS_MAX
 
 Provider = Annotated[
     str, typer.Option("--provider", help="Whose prices: s3, s3-express, gcs, azure, r2 or tigris.", metavar="NAME")
@@ -158,7 +155,17 @@ def show_stats(found: list[QueueStats], *, one: bool) -> None:
 
 def _show_shards(subscriptions: tuple[SubscriptionStats, ...]) -> None:
     table(
-        ("subscription", "#shard", "#depth", "#in flight", "#waiting", "oldest", "#end of log", "#processes"),
+        (
+            "subscription",
+            "#shard",
+            "#depth",
+            "#in flight",
+            "#waiting",
+            "oldest",
+            "#end of log",
+            "#processes",
+            "#conflicts",
+        ),
         [
             (
                 sub.name if place == 0 else "",
@@ -169,6 +176,7 @@ def _show_shards(subscriptions: tuple[SubscriptionStats, ...]) -> None:
                 age(shard.oldest_age_seconds),
                 f"{shard.tail:,}",
                 sub.holders if place == 0 else "",
+                f"{sub.conflict_rate:.0%}" if place == 0 else "",
             )
             for sub in subscriptions
             for place, shard in enumerate(sub.shards)
@@ -178,16 +186,18 @@ def _show_shards(subscriptions: tuple[SubscriptionStats, ...]) -> None:
 
 def advice(stats: QueueStats) -> list[str]:
     """What to do about what the numbers show."""
-    lines = []
-    for sub in stats.subscriptions:
-        if sub.holders > HOLDERS_PER_SHARD * stats.shards:
-            lines.append(
-                f"{sub.holders} processes commit to {plural(stats.shards, 'shard')} of {sub.name!r}; if workers report "
-                f"refused writes, add shards: bucketmq shards {stats.queue} {min(1024, sub.holders)}"
-            )
+    lines = [
+        f"{sub.name}: {sub.advice}; add shards: bucketmq shards {stats.queue} {_enough(sub, stats.shards)}"
+        for sub in stats.subscriptions
+        if sub.advice
+    ]
     if stats.dead:
         lines.append(f"{plural(stats.dead, 'dead letter')}; look at them: bucketmq dead {stats.queue}")
     return lines
+
+
+def _enough(sub: SubscriptionStats, shards: int) -> int:
+    return min(SHARDS_MAX, max(2 * shards, sub.holders))
 
 
 def bill(requests: Requests, provider: str, what: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from io import BytesIO
 from itertools import islice
@@ -101,7 +101,7 @@ def _input(body: str | None, file: Path | None) -> AbstractContextManager[Binary
         return BytesIO(body.encode(errors="surrogateescape"))
     if body is None and file is None and sys.stdin.isatty():
         raise Invalid("there is no body; give one, like '{\"n\": 1}', or pipe it in")
-    return open(0, "rb", closefd=False)  # a descriptor, not a path
+    return nullcontext(sys.stdin.buffer)
 
 
 def _body(raw_body: bytes, *, text: bool, raw: bool) -> Any:

@@ -35,9 +35,13 @@ class Hands:
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
+    @property
+    def is_own_process(self) -> bool:
+        """False in a forked child: a store and its locks do not survive a fork."""
+        return os.getpid() == self._pid
+
     def check_process(self) -> None:
-        """A store and its locks do not survive a fork."""
-        if os.getpid() != self._pid:
+        if not self.is_own_process:
             raise Invalid("this bucket was opened before a fork; call connect() again in the child process")
 
     def new_id(self) -> str:

@@ -242,7 +242,7 @@ def recent_head(desk: Desk) -> Procedure[Head]:
         return desk.head
     head = yield from load(desk)
     low = (yield from trim_mark(desk.log)) if age > HEAD_SECONDS else 0
-    if low > head.segment:
+    if low > head.needs_from:
         yield from commit(desk, Jump(low))
         assert desk.head is not None
         head = desk.head

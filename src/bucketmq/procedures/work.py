@@ -181,11 +181,18 @@ def _handle(state: Work, piece: Piece) -> Procedure[None]:
         if isinstance(error, LeaseLost) and piece.lot.lost:
             log.warning("action=lease_lost queue=%s %s", state.subscription.queue.name, error)
             return
-        outcome = outcomes.Retry(traceback.format_exc()[-TRACEBACK_CHARS:])
+        outcome = outcomes.Retry(_short(traceback.format_exc()))
         log.warning("action=handler_failed queue=%s attempt=%d", state.subscription.queue.name, piece.attempt)
     if piece.offset in piece.lot.settled:
         return
     yield from _settle(state, piece, outcome)
+
+
+def _short(text: str) -> str:
+    """A traceback's end, which says most, under the line by which one is recognised."""
+    if len(text) <= TRACEBACK_CHARS:
+        return text
+    return "Traceback (most recent call last):\n  ...\n" + text[-TRACEBACK_CHARS:]
 
 
 def _settle(state: Work, piece: Piece, outcome: object) -> Procedure[None]:

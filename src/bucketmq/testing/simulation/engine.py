@@ -151,13 +151,16 @@ class Process:
                 self.start(request.procedure, request.name)
             elif kind is Call:
                 value, error = _call(request)
-                if not self.alive:
+                if self._is_dead():
                     return
                 if isgenerator(value):
                     stack.append(value)
                     value = None
             else:
                 raise AssertionError(request)
+
+    def _is_dead(self) -> bool:
+        return not self.alive
 
     def _end(self, task: Task, value: Any, error: BaseException | None) -> None:
         del self._tasks[task]

@@ -1,4 +1,4 @@
-"""What a seed does: settings, processes, sends, faults. Drawn from the seed before anything runs, so it can be shown."""
+"""What a seed does: settings, processes, sends, faults. Drawn before anything runs, so it can be shown."""
 
 from __future__ import annotations
 
@@ -73,12 +73,13 @@ class Plan(msgspec.Struct, frozen=True):
         return any(job.delay_seconds for role in self.roles for job in role.jobs)
 
 
-def draw(seed: int, faults: Faults | None = None) -> Plan:
-    """The plan of a seed; `faults` takes the place of the swarm's mixture."""
+def draw(seed: int, faults: Faults | None = None, *, long: bool | None = None) -> Plan:
+    """The plan of a seed; `faults` takes the place of the swarm's mixture, `long` that of its length."""
     chance = random.Random(f"plan {seed}")
     mixture = swarm(chance)
     mixture = faults if faults is not None else mixture
-    long = chance.random() < 0.12
+    drawn = chance.random() < 0.12
+    long = drawn if long is None else long
     calm = _is_calm(mixture)
     settings = _settings(chance, long=long, calm=calm)
     subscriptions = (MAIN, AUDIT) if chance.random() < 0.3 else (MAIN,)

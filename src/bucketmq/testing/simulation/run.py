@@ -43,6 +43,7 @@ class Report(msgspec.Struct):
     recovered: int = 0
     redeliveries: int = 0
     conflicts: int = 0
+    pending: int = 0
     faults: dict[str, int] = {}
     covered: dict[str, int] = {}
     trace: list[str] | None = None
@@ -53,10 +54,10 @@ class Report(msgspec.Struct):
         return hashlib.blake2b("\n".join(self.trace or []).encode(), digest_size=16).hexdigest()
 
 
-def run_seed(seed: int, *, faults: Faults | None = None, traced: bool = False) -> Report:
+def run_seed(seed: int, *, faults: Faults | None = None, long: bool | None = None, traced: bool = False) -> Report:
     """Run one seed. The same seed gives the same history, on every machine."""
     with _quiet():
-        return Run(draw(seed, faults), traced=traced).report()
+        return Run(draw(seed, faults, long=long), traced=traced).report()
 
 
 @contextmanager
@@ -127,6 +128,7 @@ class Run:
             recovered=auditor.recovered(),
             redeliveries=auditor.expiries,
             conflicts=self.store.refused,
+            pending=world.pending,
             faults=dict(world.faults),
             covered=dict(world.covered),
             trace=world.lines,

@@ -1,0 +1,346 @@
+"""Planted bugs: each takes away one thing that the protocol relies on. A simulator that does not see them is blind.
+
+A mutant is a patch of the production code that lasts for a `with` block. `hunt` runs seeds until one shows it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from bucketmq.bucket.port import Missing, Object, Refused, Unknown, Version, Written
+from bucketmq.log.layout import join
+from bucketmq.procedures import append, commit, dedup, later, moves, shards, trim
+from bucketmq.procedures.opened import OpenQueue
+from bucketmq.procedures.queues import refresh_settings
+from bucketmq.procedures.requests import Create, Get, Procedure, Replace, StoreRequest, Together
+from bucketmq.procedures.verbs import delete
+from bucketmq.queue import machine
+from bucketmq.queue.claiming import claim
+from bucketmq.queue.commands import Ack, Aim, Bury, Claim, Claimed, Outcome, Settle, Settled
+from bucketmq.queue.head import Head, Span, stamp
+from bucketmq.queue.policy import Policy, policy_of
+from bucketmq.queue.settling import settle
+from bucketmq.testing.simulation.faults import Faults, only
+from bucketmq.testing.simulation.run import run_seed
+from bucketmq.testing.simulation.store import SimStore
+
+replace = msgspec.structs.replace
+
+SEEDS_MAX = 150
+"""How many seeds a mutant may survive before it counts as missed."""
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """One planted bug, and the weather in which it shows soonest."""
+
+    name: str
+    plant: Callable[[], Any]
+    """Makes the context manager that plants it."""
+    faults: Faults | None = None
+    long: bool | None = None
+
+
+class Hunt(msgspec.Struct, frozen=True):
+    """Whether a mutant was seen, by which seed, and as what."""
+
+    mutant: str
+    seed: int | None
+    problem: str
+
+
+def hunt(mutant: Mutant, seeds: int = SEEDS_MAX, first_seed: int = 0) -> Hunt:
+    """Run seeds until one shows the bug."""
+    with mutant.plant():
+        for seed in range(first_seed, first_seed + seeds):
+            try:
+                report = run_seed(seed, faults=mutant.faults, long=mutant.long)
+            except Exception as error:  # a bug may well break the run itself
+                return Hunt(mutant.name, seed, f"the run broke: {error!r}")
+            if report.problems:
+                return Hunt(mutant.name, seed, report.problems[0])
+    return Hunt(mutant.name, None, "not seen")
+
+
+def everywhere(original: Any, mutated: Any) -> Any:
+    """Replace a function in every module of the package that has it, by whatever way it was imported."""
+    stack = ExitStack()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("bucketmq.") and not name.startswith("bucketmq.testing"):
+            for attribute, value in list(vars(module).items()):
+                if value is original:
+                    stack.enter_context(patch.object(module, attribute, mutated))
+    return stack
+
+
+def twisted(function: Callable[..., Any], twist: Callable[[], Callable[[Any, Any], Any]]) -> Callable[..., Any]:
+    """A procedure that misreads what it is answered: `twist()` makes a function from request and reply to a reply."""
+
+    def mutated(*arguments: Any, **options: Any) -> Procedure[Any]:
+        procedure, misread = function(*arguments, **options), twist()
+        reply: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                request = procedure.send(reply) if error is None else procedure.throw(error)
+            except StopIteration as end:
+                return end.value
+            reply, error = None, None
+            try:
+                reply = misread(request, (yield request))
+            except Exception as raised:
+                error = raised
+
+    return mutated
+
+
+# What a write's answer means
+
+
+def _unknown_as_written() -> Callable[[Any, Any], Any]:
+    def misread(request: Any, reply: Any) -> Any:
+        return Written(Version("guessed"), None) if isinstance(reply, Unknown) else reply
+
+    return misread
+
+
+def _unknown_as_written_together() -> Callable[[Any, Any], Any]:
+    def misread(request: Any, reply: Any) -> Any:
+        if isinstance(request, Together) and isinstance(reply[0], Unknown):
+            return [Written(Version("guessed"), None), *reply[1:]]
+        return reply
+
+    return misread
+
+
+def _refused_as_there() -> Callable[[Any, Any], Any]:
+    """Whoever is refused and finds nothing there believes that it is there all the same."""
+    refused: list[bytes] = []
+
+    def misread(request: Any, reply: Any) -> Any:
+        if isinstance(request, Create):
+            refused[:] = [request.body] if isinstance(reply, Refused) else []
+        if isinstance(request, Get) and isinstance(reply, Missing) and refused:
+            return Object(refused[0], Version("guessed"), 0.0)
+        return reply
+
+    return misread
+
+
+def _careless_create(store: SimStore, request: StoreRequest) -> Any:
+    if isinstance(request, Create) and request.key in store.objects:
+        found = store.objects[request.key]
+        return _perform(store, Replace(request.key, request.body, found.version))
+    return _perform(store, request)
+
+
+def _careless_replace(store: SimStore, request: StoreRequest) -> Any:
+    if isinstance(request, Replace) and request.key in store.objects:
+        request = replace(request, version=store.objects[request.key].version)
+    return _perform(store, request)
+
+
+_perform = SimStore.perform
+
+
+def _never_mine(_: str) -> Callable[[Any], bool]:
+    return lambda segment: False
+
+
+def _stamp_of_another(head: Head, holder: str, commit_: int, *rest: Any, **options: Any) -> Head:
+    return stamp(head, holder, commit_ + 1_000_000, *rest, **options)
+
+
+# Leases and settling
+
+
+def _overlap(one: tuple[Span, ...], other: Span) -> bool:
+    return any(span.start < other.stop and other.start < span.stop for span in one)
+
+
+def _settle_any_lease(head: Head, command: Settle, now: float, policy: Policy) -> tuple[Head, Outcome]:
+    """No look at the lease number: whoever has had the message may settle it."""
+    for lease in head.leases:
+        if any(_overlap(command.spans, held.span) for held in lease.held):
+            command = replace(command, lease=lease.number)
+            break
+    return settle(head, command, now, policy)
+
+
+def _settle_expired(head: Head, command: Settle, now: float, policy: Policy) -> tuple[Head, Outcome]:
+    """An ack that comes after the message was given back still counts."""
+    if isinstance(command, Ack) and all(lease.number != command.lease for lease in head.leases):
+        left = tuple(entry for entry in head.waiting if not _overlap(command.spans, entry.span))
+        if left != head.waiting:
+            return replace(head, waiting=left), Settled(len(command.spans))
+    return settle(head, command, now, policy)
+
+
+def _bury_forgets(head: Head, command: Settle, now: float, policy: Policy) -> tuple[Head, Outcome]:
+    return settle(head, Ack(command.lease, command.spans) if isinstance(command, Bury) else command, now, policy)
+
+
+def _expire_drops(head: Head, now: float, policy: Policy) -> Head:
+    return replace(head, leases=tuple(lease for lease in head.leases if lease.until > now))
+
+
+def _expire_never(head: Head, now: float, policy: Policy) -> Head:
+    return head
+
+
+def _attempt_not_counted(head: Head, command: Claim, now: float, policy: Policy) -> tuple[Head, Outcome]:
+    after, outcome = claim(head, command, now, policy)
+    if not isinstance(outcome, Claimed):
+        return after, outcome
+    held = tuple(replace(each, attempt=max(1, each.attempt - 1)) for each in outcome.lease.held)
+    lease = replace(outcome.lease, held=held)
+    return replace(after, leases=(*after.leases[:-1], lease)), Claimed(lease)
+
+
+def _unordered(settings: Any) -> Policy:
+    return replace(policy_of(settings), ordered=False)
+
+
+# Trimming, moving, deduplicating, delaying
+
+
+def _no_guard(log: Any, base: int, known_at: float, now: float) -> Procedure[tuple[int, float]]:
+    yield from ()
+    return base, now
+
+
+def _no_mark(kind: Any, key: str, empty: Any, change: Callable[[Any], Any]) -> Procedure[Any]:
+    """Deletes what lies below the mark, but the mark is not there yet."""
+    yield from ()
+    return change(empty)
+
+
+def _commit_without_aim(desk: Any, *commands: Any, **options: Any) -> Procedure[Any]:
+    """Remembers where a message is moving to, but tells nobody."""
+    if commands and all(isinstance(command, Aim) for command in commands):
+        desk.head, outcomes = machine.apply(desk.head, commands, 0.0, policy_of(desk.queue.settings))
+        return outcomes
+    return (yield from _commit(desk, *commands, **options))
+
+
+_commit = commit.commit
+
+
+def _entry_after_send(queue: OpenQueue, dedup_key: str, message: Any) -> Procedure[Any]:
+    """Looks, sends, and only then writes down that it did."""
+    procedure = _send_once(queue, dedup_key, message)
+    reply: Any = None
+    entered: list[Any] = []
+    while True:
+        try:
+            request = procedure.send(reply)
+        except StopIteration as end:
+            yield from entered
+            return end.value
+        if isinstance(request, Create | Replace) and "/dedup/" in request.key:
+            entered.append(request)
+            reply = Written(Version("promised"), None)
+        else:
+            try:
+                reply = yield request
+            except Exception as error:
+                request = procedure.throw(error)
+                reply = yield request
+
+
+_send_once = dedup.send_once
+
+
+def _delete_first(queue: OpenQueue, group: Any) -> Procedure[int]:
+    """Takes the delayed objects away before their segment exists."""
+    messages = yield from later._read(queue, list(group.names))
+    for name in group.names:
+        yield from delete(join(queue.keys.root, name))
+    for target, cut in zip(group.targets, group.cuts, strict=True):
+        if messages is not None and not (yield from later._place(queue, later.Aim(target, cut), messages)):
+            return 0
+    yield from later._change(queue, lambda before: later._without(before, group, 0.0))
+    return len(messages or ())
+
+
+def _finished_forgotten(before: Any, group: Any, now: float) -> Any:
+    return replace(_without(before, group, now), finished={})
+
+
+_without = later._without
+
+
+SILENCE = only(["lost_request", "lost_reply", "late_landing"])
+DEATH = only(["crash", "freeze", "lost_reply"])
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("a settlement counts whatever its lease", lambda: patch.object(machine, "settle", _settle_any_lease)),
+    Mutant("an ack counts after the lease expired", lambda: patch.object(machine, "settle", _settle_expired)),
+    Mutant("a buried message is forgotten", lambda: patch.object(machine, "settle", _bury_forgets)),
+    Mutant("an expired lease is dropped", lambda: patch.object(machine, "expire", _expire_drops)),
+    Mutant("a lease never expires", lambda: patch.object(machine, "expire", _expire_never), DEATH),
+    Mutant("an attempt is not counted at the claim", lambda: patch.object(machine, "claim", _attempt_not_counted)),
+    Mutant("a key is not held back", lambda: patch.object(commit, "policy_of", _unordered)),
+    Mutant(
+        "an append without an answer is taken as done",
+        lambda: everywhere(append.place, twisted(append.place, _unknown_as_written)),
+        SILENCE,
+    ),
+    Mutant(
+        "a commit without an answer is taken as done",
+        lambda: everywhere(commit._write, twisted(commit._write, _unknown_as_written_together)),
+        SILENCE,
+    ),
+    Mutant(
+        "a conflict (409) is taken as done",
+        lambda: everywhere(append.place, twisted(append.place, _refused_as_there)),
+        only(["conflict_409"]),
+    ),
+    Mutant("creates are not conditional", lambda: patch.object(SimStore, "perform", _careless_create)),
+    Mutant("replaces are not conditional", lambda: patch.object(SimStore, "perform", _careless_replace)),
+    Mutant("an own landed segment is not recognised", lambda: everywhere(append.begins_with, _never_mine), SILENCE),
+    Mutant(
+        "an own landed commit is not recognised",
+        lambda: patch.object(commit, "stamp", _stamp_of_another),
+        Faults(lost_reply=0.1),
+    ),
+    Mutant("an own landed move is not recognised", lambda: everywhere(append.marked, _never_mine), SILENCE),
+    Mutant(
+        "a sleeper does not look at the trim mark",
+        lambda: everywhere(append._lowest, _no_guard),
+        only(["freeze"]),
+        True,
+    ),
+    Mutant(
+        "segments are deleted before the mark has moved",
+        lambda: patch.object(trim, "update_document", _no_mark),
+        only([]),
+        True,
+    ),
+    Mutant("a move's target is not written down", lambda: patch.object(moves, "commit", _commit_without_aim), DEATH),
+    Mutant(
+        "a deduplication key is entered after the send", lambda: everywhere(dedup.send_once, _entry_after_send), DEATH
+    ),
+    Mutant("delayed objects are deleted first", lambda: patch.object(later, "_finish", _delete_first), DEATH),
+    Mutant(
+        "finished delayed objects are forgotten",
+        lambda: patch.object(later, "_without", _finished_forgotten),
+        only(["late_landing"]),
+    ),
+    Mutant(
+        "a fence is noticed only by who does not know the new count",
+        lambda: everywhere(append.is_outdated, lambda queue, shards: queue.settings.ordered and queue.stale),
+        only(["slow", "late_landing"]),
+    ),
+    Mutant(
+        "new shards are used before the fences stand",
+        lambda: everywhere(shards.sending_settings, refresh_settings),
+        only(["slow", "crash"]),
+    ),
+    Mutant("a fence is ignored", lambda: everywhere(append.is_outdated, lambda queue, shards: False)),
+)

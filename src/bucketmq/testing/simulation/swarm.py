@@ -1,0 +1,116 @@
+"""Many seeds at once, in processes, and what they add up to."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import msgspec
+
+from bucketmq.testing.simulation import coverage
+from bucketmq.testing.simulation.faults import Faults
+from bucketmq.testing.simulation.run import Report, run_seed
+
+CHUNK = 20
+PROGRESS_SECONDS = 5.0
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A seed that showed something wrong."""
+
+    seed: int
+    problems: list[str]
+
+    @property
+    def replay(self) -> str:
+        return f"bucketmq sim --seed {self.seed} --trace"
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {'; '.join(self.problems)}\n  replay: {self.replay}"
+
+
+class Totals:
+    """The sum of many reports."""
+
+    def __init__(self) -> None:
+        self.seeds = self.messages = self.requests = 0
+        self.lost = self.unexpected = self.duplicated = self.recovered = self.redeliveries = 0
+        self.virtual_seconds = 0.0
+        self.drain_seconds_max = 0.0
+        self.faults: Counter[str] = Counter()
+        self.covered: Counter[str] = Counter()
+        self.failures: list[Failure] = []
+
+    def add(self, report: Report) -> None:
+        self.seeds += 1
+        for name in ("messages", "requests", "lost", "unexpected", "duplicated", "recovered", "redeliveries"):
+            setattr(self, name, getattr(self, name) + getattr(report, name))
+        self.virtual_seconds += report.virtual_seconds
+        self.drain_seconds_max = max(self.drain_seconds_max, report.drain_seconds)
+        self.faults.update(report.faults)
+        self.covered.update(report.covered)
+        if report.problems:
+            self.failures.append(Failure(report.seed, report.problems))
+
+    @property
+    def missing(self) -> list[str]:
+        """What should have been met and was not."""
+        return coverage.missing(self.faults, self.covered)
+
+    def summary(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {
+            "seeds": self.seeds,
+            "messages": self.messages,
+            "requests": self.requests,
+            "virtual_hours": round(self.virtual_seconds / 3600, 2),
+            "drain_seconds_max": round(self.drain_seconds_max, 1),
+            "lost": self.lost,
+            "unexpected": self.unexpected,
+            "duplicated": self.duplicated,
+            "recovered": self.recovered,
+            "redeliveries": self.redeliveries,
+            "faults": dict(sorted(self.faults.items())),
+            "covered": dict(sorted(self.covered.items())),
+            "failures": [
+                {"seed": each.seed, "problems": each.problems, "replay": each.replay} for each in self.failures
+            ],
+        }
+
+
+def swarm(
+    seeds: Iterable[int],
+    *,
+    jobs: int = 1,
+    faults: Faults | None = None,
+    long: bool | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Totals:
+    """Run all of `seeds` in `jobs` processes and add them up. What fails is told to `progress` at once."""
+    totals, told = Totals(), time.monotonic()
+    for report in _reports(list(seeds), jobs, faults, long):
+        totals.add(report)
+        if report.problems:
+            progress(str(totals.failures[-1]))
+        if time.monotonic() - told > PROGRESS_SECONDS:
+            told = time.monotonic()
+            progress(f"{totals.seeds} seeds, {sum(totals.faults.values())} faults, {len(totals.failures)} failures")
+    return totals
+
+
+def _reports(seeds: list[int], jobs: int, faults: Faults | None, long: bool | None) -> Iterator[Report]:
+    if jobs <= 1:
+        for seed in seeds:
+            yield run_seed(seed, faults=faults, long=long)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_one, ((seed, faults, long) for seed in seeds), chunksize=CHUNK)
+
+
+def _one(arguments: tuple[int, Faults | None, bool | None]) -> Report:
+    seed, faults, long = arguments
+    return run_seed(seed, faults=faults, long=long)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,7 +56,7 @@ def test_no_verb_at_all_shows_the_help_and_exits_with_2(cli: Cli) -> None:
 def test_a_mistyped_verb_is_answered_with_the_right_one(cli: Cli) -> None:
     ran = cli("recieve", "jobs")
     assert ran.code == 2
-    assert "Did you mean 'receive'?" in ran.err
+    assert "Did you mean 'receive'" in ran.err
     assert ran.err.startswith("error (usage): ")
     assert ran.err.count("\n") == 1
 
@@ -140,11 +141,20 @@ def test_a_reader_that_has_seen_enough_is_no_disaster(shell: Callable[[str], Ran
     assert "Traceback" not in ran.err
 
 
-def test_ctrl_c_exits_with_130(shell: Callable[[str], Ran]) -> None:
-    shell("bucketmq send jobs 1")
-    ran = shell("timeout --foreground -s INT 2 bucketmq tail jobs --follow; test $? -eq 124 -o $? -eq 130")
-    assert "Traceback" not in ran.err
-    assert ran.code == 0
+def test_ctrl_c_exits_with_130(cli: Cli, environment: dict[str, str]) -> None:
+    cli("send", "jobs", "1")
+    process = subprocess.Popen(
+        ["bucketmq", "tail", "jobs", "--follow", "--json"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert '"body":1' in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
 
 
 def test_nothing_is_coloured_without_a_terminal(shell: Callable[[str], Ran]) -> None:

@@ -15,6 +15,10 @@ def main() -> None:
     """The entry point. Says so in one line when the extra that it needs is not installed."""
     try:
         from bucketmq.cli.app import run
+
+        sys.exit(run(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
@@ -22,4 +26,3 @@ def main() -> None:
             f"error (unsupported): the command line needs the package {error.name}; run: pip install 'bucketmq[cli]'\n"
         )
         sys.exit(1)
-    sys.exit(run(sys.argv[1:]))

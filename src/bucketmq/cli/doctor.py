@@ -234,7 +234,8 @@ class Patient:
         key = self.key("counter")
         self.store.create(key, b"0\n")
         with ThreadPoolExecutor(RACERS) as pool:
-            counts = list(pool.map(lambda _: self._count_up(key), range(RACERS)))
+            start = threading.Barrier(RACERS)
+            counts = list(pool.map(lambda _: self._count_up(key, start), range(RACERS)))
         written, unknown = sum(each[0] for each in counts), sum(each[1] for each in counts)
         found = self.store.get(key)
         value = -1 if isinstance(found, Missing) else int(found.body.split()[0])
@@ -242,10 +243,12 @@ class Patient:
             raise Wrong(f"{written} replaces were accepted and the counter is {value}: it ignores If-Match in a race")
         return "ok", f"{RACERS} writers counted to {value} together, nothing lost", ""
 
-    def _count_up(self, key: str) -> tuple[int, int]:
+    def _count_up(self, key: str, start: threading.Barrier) -> tuple[int, int]:
         written = unknown = 0
-        for _ in range(ATTEMPTS_MAX):
+        for attempt in range(ATTEMPTS_MAX):
             found = self.store.get(key)
+            if attempt == 0:
+                start.wait()  # all have read the same state: however fast the store is, the first round is a race
             if isinstance(found, Missing):
                 raise Wrong("the counter is gone")
             nonce = self.hands.new_id().encode()  # no two states may have equal bytes: S3's mark is a checksum

@@ -274,6 +274,7 @@ def post(queue: OpenQueue, log: ShardLog, parcel: Parcel) -> Procedure[int]:
         shards = parcels[0].shards
         if queue.settings.ordered and any(each.shards != shards for each in parcels):
             raise Fenced
+        queue.turn += 1  # a step round the shards for each write, so that single sends gather instead of spreading
         body = b"".join(each.lines for each in parcels)
         base = yield from append(queue, log, body, begins_with(parcels[0].first_id), shards)
         for each in parcels:

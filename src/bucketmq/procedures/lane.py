@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from bucketmq.errors import Unavailable
-from bucketmq.procedures.requests import Latch, Pause, Procedure, Wait
+from bucketmq.procedures.requests import Latch, Now, Pause, Procedure, Wait
 
-GATHER_SECONDS = 0.002
-"""How long a carrier waits for company when there was company last time."""
+GATHER_PART = 0.15
+GATHER_STEP_SECONDS = 0.002
+"""A carrier waits for company up to this part of what the last carry took, looking up every so often."""
 
 
 class Item:
@@ -42,10 +43,16 @@ class Lane(Generic[Cargo]):
         self._fits = fits
         self.crowd = 0
         """How many rode together last time."""
+        self.seconds = 0.0
+        """How long carrying them took."""
 
     def add(self, item: Cargo) -> None:
         with self._lock:
             self._waiting.append(item)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
 
     def begin(self) -> bool:
         """Become the carrier, if nobody is."""
@@ -111,8 +118,7 @@ def _wait(lane: Lane[Cargo], item: Cargo, latch: Latch) -> Procedure[None]:
 
 
 def _carry_once(lane: Lane[Cargo], carry: Callable[[list[Cargo]], Procedure[None]]) -> Procedure[None]:
-    if lane.crowd > 1:
-        yield Pause(GATHER_SECONDS)
+    began = yield from _gather(lane)
     items = lane.take()
     error: BaseException | None = None
     try:
@@ -127,6 +133,21 @@ def _carry_once(lane: Lane[Cargo], carry: Callable[[list[Cargo]], Procedure[None
             item.error = item.error or error
             item.done = True
             item.latch.open()
+    lane.seconds = (yield Now()) - began
+
+
+def _gather(lane: Lane[Cargo]) -> Procedure[float]:
+    """Wait for company: for those who rode together last time to come back, but only a small part of a carry's time.
+
+    Without it they split into two groups that take turns, each carry half empty.
+    """
+    now: float = yield Now()
+    company = lane.crowd + lane.waiting if lane.crowd > 1 else 0
+    until = now + GATHER_PART * lane.seconds
+    while lane.waiting < company and now < until:
+        yield Pause(min(GATHER_STEP_SECONDS, until - now))
+        now = yield Now()
+    return now
 
 
 class Once(Generic[Thing]):

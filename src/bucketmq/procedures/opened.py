@@ -136,7 +136,7 @@ class OpenQueue:
         self.later: Later | None = None
         self.later_check_at = 0.0
         self.turn = 0
-        """Counts unkeyed sends, so that they go round the shards."""
+        """Counts writes, so that unkeyed messages go round the shards; every process begins somewhere else."""
         self._logs: dict[int, ShardLog] = {}
         self._shared: dict[object, object] = {}
 

@@ -12,9 +12,9 @@ from bucketmq.errors import Invalid, NotFound
 from bucketmq.log.documents import decode_settings
 from bucketmq.log.layout import QueueKeys, join
 from bucketmq.procedures.opened import OpenBucket, OpenQueue
-from bucketmq.procedures.requests import Now, Procedure
+from bucketmq.procedures.requests import Chance, Now, Procedure
 from bucketmq.procedures.verbs import get, list_page, update_document
-from bucketmq.queue.settings import DEAD_SUFFIX, TUNABLE, Backoff, Settings, check_name, check_settings
+from bucketmq.queue.settings import DEAD_SUFFIX, SHARDS_MAX, TUNABLE, Backoff, Settings, check_name, check_settings
 
 SETTINGS_SECONDS = 30.0
 """How long settings are believed before they are read again."""
@@ -70,6 +70,7 @@ def open_queue(bucket: OpenBucket, name: str, options: dict[str, Any], *, create
     if _with(settings, wanted) != settings:
         settings = yield from change_settings(keys, settings, lambda before: _with(before, wanted))
     queue = bucket.queues.setdefault(name, OpenQueue(bucket, keys, settings, now))
+    queue.turn = queue.turn or int((yield Chance()) * SHARDS_MAX)
     queue.settings, queue.settings_at = settings, now
     return queue
 

@@ -116,6 +116,8 @@ def _build(wanted: Letters, name: str, at: str) -> list[Message]:
     headers = wanted.headers
     if len(wanted.bodies) == 1:
         return [_message(name, at, wanted.key(0), headers, wanted.bodies[0])]
+    if not wanted.keys and not any(isinstance(body, RAW) for body in wanted.bodies):
+        return [Message(f"{name}-{place}", at, None, headers, body) for place, body in enumerate(wanted.bodies)]
     keys = wanted.keys or repeat(None)
     return [
         _message(f"{name}-{place}", at, key, headers, body)
@@ -156,7 +158,6 @@ def _raw_body(message: Message) -> tuple[bool, bytes]:
 
 def _post_all(queue: OpenQueue, messages: list[Message], data: bytes) -> Procedure[list[Receipt]]:
     """Post each shard's messages together. A shard count raised in between is noticed, and the rest placed anew."""
-    queue.turn += 1
     turn = queue.turn
     left: Sequence[int] = range(len(messages))
     receipts: list[Receipt] = [Receipt("")] * len(messages)

@@ -26,20 +26,16 @@ def fill(queue: Queue, depth: int, *, per_segment: int = SEND) -> None:
         queue.send_many(batch(start, min(per_segment, depth - start)))
 
 
-def write_segments(root: Path, queue: str, count: int, *, hint_behind: int | None) -> None:
+def write_segments(root: Path, queue: str, count: int) -> None:
     """A queue of `count` one-message segments as files of a folder store, by hard links: some ten microseconds each.
 
-    Many segments share one file, ids included, which nothing that counts or follows the log can see. `hint_behind` is
-    how far the hint is behind the tail; None leaves it out, as if its writer had died before the first.
+    Many segments share one file, ids included, which nothing that counts or follows the log can see. There is no hint,
+    as if every producer had died before writing one; see `write_hint`.
     """
     keys = QueueKeys("", queue)
     log = root / keys.log(0)
     log.mkdir(parents=True)
     (root / keys.settings).write_bytes(documents.encode(Settings()))
-    if hint_behind is not None:
-        hint = root / keys.hint(0)
-        hint.parent.mkdir(parents=True)
-        hint.write_bytes(documents.encode(Hint(max(0, count - hint_behind))))
     line = segment.encode([Message("0123456789abcdef", segment.time_text(0.0), body=body(0))])
     directory = os.open(log, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -50,3 +46,10 @@ def write_segments(root: Path, queue: str, count: int, *, hint_behind: int | Non
                 os.link(first, f"{base:020}{SUFFIX}", src_dir_fd=directory, dst_dir_fd=directory)
     finally:
         os.close(directory)
+
+
+def write_hint(root: Path, queue: str, base: int) -> None:
+    """The hint as a producer would have left it when the tail was at `base`."""
+    path = root / QueueKeys("", queue).hint(0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(documents.encode(Hint(base)))

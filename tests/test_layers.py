@@ -67,7 +67,7 @@ def _below(name: str) -> str:
 
 
 def part_of(name: str) -> str:
-    return name.split(".")[0]
+    return name.split(".", maxsplit=1)[0]
 
 
 def test_every_part_of_the_source_has_its_place() -> None:

@@ -294,7 +294,7 @@ class Delivery(deliveries.DeliveryData):
     """A message in your hands until its lease is over.
 
     Settling notes what becomes of it and returns at once; the bucket is told with the next receive, by `flush`, or in
-    the background within about a second. `wait=True` tells it now and raises `LeaseLost` if the lease is gone.
+    the background within a few seconds. `wait=True` tells it now and raises `LeaseLost` if the lease is gone.
     """
 
     __slots__ = ()

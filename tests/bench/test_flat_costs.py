@@ -26,9 +26,10 @@ def costs_at(depth: int) -> tuple[Counts, Counts]:
     """What sending a batch and what receiving and acking one cost in steady state, while the depth stays the same."""
     store = counted(MemoryStore())
     sending, receiving = Counts(), Counts()
-    with over(store) as bucket:
+    with over(store) as producer:
+        fill(producer.queue("jobs"), depth, per_segment=BATCH)
+    with over(store) as bucket:  # opened now, so that no setting grows old while it is measured
         queue = bucket.queue("jobs")
-        fill(queue, depth, per_segment=BATCH)
         for turn in range(WARM_ROUNDS + ROUNDS):
             if turn == WARM_ROUNDS:
                 sending, receiving = Counts(), Counts()

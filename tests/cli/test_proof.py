@@ -17,6 +17,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     seen: dict[str, Any] = {"result": {"seeds": 5, "failures": []}}
 
     def simulate(**how: Any) -> dict[str, Any]:
+        how["progress"]("step by step")
         seen["sim"] = how
         result: dict[str, Any] = seen["result"]
         return result
@@ -36,6 +37,7 @@ def test_sim_passes_its_options_on(cli: Cli, called: dict[str, Any]) -> None:
     ran = cli("sim", "--seeds", 5, "--first-seed", 3, "--jobs", 2, "--json")
     assert ran.code == 0
     assert ran.row == {"seeds": 5, "failures": []}
+    assert callable(called["sim"].pop("progress"))
     assert called["sim"] == {
         "seed": None,
         "seeds": 5,
@@ -43,7 +45,6 @@ def test_sim_passes_its_options_on(cli: Cli, called: dict[str, Any]) -> None:
         "jobs": 2,
         "trace": False,
         "mutants": False,
-        "progress": None,
     }
 
 
@@ -52,6 +53,12 @@ def test_sim_exits_with_1_when_a_seed_fails(cli: Cli, called: dict[str, Any]) ->
     ran = cli("sim", "--seed", 7, "--trace")
     assert ran.code == 1
     assert "lost a message" in ran.out
+    assert "step by step" in ran.out
+
+
+def test_without_a_trace_progress_is_no_data(cli: Cli, called: dict[str, Any]) -> None:
+    ran = cli("sim", "--seeds", 5)
+    assert ("step by step" in ran.err, "step by step" in ran.out) == (True, False)
 
 
 def test_bench_gets_all_arguments_even_help(cli: Cli, called: dict[str, Any]) -> None:

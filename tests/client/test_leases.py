@@ -148,7 +148,7 @@ def test_a_message_that_kills_its_worker_runs_out_of_attempts(world: World) -> N
 
 
 def test_workers_whose_own_clocks_are_wrong_agree_on_leases(blocking: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    import time  # noqa: PLC0415
+    import time
 
     real = time.time
     first = blocking.connect().queue("jobs", lease_seconds=30)

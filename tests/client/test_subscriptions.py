@@ -92,7 +92,7 @@ def test_settling_in_one_leaves_the_others_alone(queue: Any) -> None:
     assert {letter.subscription for letter in queue.dead_letters.peek()} == {"main"}
 
 
-@pytest.mark.parametrize("start", ["lastest", "", b"latest", None, {"x": 1}, {0: "y"}, datetime(2020, 1, 1)])  # noqa: DTZ001
+@pytest.mark.parametrize("start", ["lastest", "", b"latest", None, {"x": 1}, {0: "y"}, datetime(2020, 1, 1)])
 def test_a_start_that_cannot_be_is_invalid(queue: Any, start: Any) -> None:
     queue.send("x")
     with pytest.raises(bucketmq.Invalid):

@@ -77,7 +77,7 @@ HEAD = Head(
         Moving(Span(40, 70, 71), 5, 1_763_208_000.0),
         Moving(Span(100, 100, 102), 3, 1_763_208_001.5, ("f-3",), Target(1, 512, "mv-3")),
     ),
-    holders={"w1": Seen(12, 1_763_208_000.5), "w2": Seen(3, 1_763_208_001.0)},
+    holders={"w1": Seen(12, 1_763_208_000.5, 4), "w2": Seen(3, 1_763_208_001.0)},
 )
 
 SETTINGS = Settings(
@@ -101,7 +101,9 @@ LATER = Later(
     5,
     (
         Group(
-            ("later/001763208000/n1.ndjson", "later/001763208000/n2.ndjson"), (Target(0, 42, "g1"), Target(2, 7, "g1"))
+            ("later/001763208000/n1.ndjson", "later/001763208000/n2.ndjson"),
+            (Target(0, 42, "g1"), Target(2, 7, "g1")),
+            (((4, 0),), ((4, 1), (8, 2))),
         ),
     ),
     {"later/001763207000/n0.ndjson": 1_763_207_001.5},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, wants_json
@@ -16,6 +18,9 @@ from bucketmq.errors import Unsupported
 
 PASS_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 """All further arguments are the bench's own, `--help` included."""
+
+DONE = re.compile(r"(\d+) seeds\b")
+"""How the simulator tells how far it is."""
 
 
 def bench(context: typer.Context) -> None:
@@ -46,8 +51,9 @@ def sim(
         from bucketmq.testing.simulation import main_run
     except ImportError as error:
         raise _missing("test", error) from error
-    total = 1 if seed is not None else seeds
-    with _progress(total) as progress:
+    show_json = wants_json(context, as_json)
+    # A trace is what was asked for, so it is data.
+    with nullcontext(emit_text) if trace and not show_json else _progress(1 if seed is not None else seeds) as progress:
         result: dict[str, Any] = main_run(
             seed=seed,
             seeds=seeds,
@@ -57,7 +63,7 @@ def sim(
             mutants=mutants,
             progress=progress,
         )
-    if wants_json(context, as_json):
+    if show_json:
         emit(result)
     else:
         _show(result)
@@ -70,30 +76,35 @@ def _missing(extra: str, error: ImportError) -> Unsupported:
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error, on a terminal only. The callback takes how many are done and how many there are."""
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """Where the simulator's lines go: above a bar on a terminal, plainly to standard error elsewhere."""
     if not sys.stderr.isatty():
-        yield None
+        yield say
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors(), transient=True) as bar:
         task = bar.add_task("seeds", total=total)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+        def tell(line: str) -> None:
+            done = DONE.match(line)
+            if done:
+                bar.update(task, completed=int(done[1]))
+            else:
+                bar.console.print(Text(line))
+
+        yield tell
 
 
 def _show(result: dict[str, Any]) -> None:
     for name, value in result.items():
-        if name == "trace" and isinstance(value, list | tuple):
-            for line in value:
-                emit_text(str(line))
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             for inner, count in value.items():
-                emit_text(f"{name}.{inner}  {count}")
+                emit_text(f"{name}: {inner}  {count}")
         elif isinstance(value, list | tuple):
             for each in value:
-                emit_text(f"{name}  {each}")
+                emit_text(f"{name}: {each}")
         else:
             emit_text(f"{name}  {value}")
-    say("failed" if result.get("failures") else "all promises held")
+    say("FAILED" if result.get("failures") else "every promise held")

@@ -52,7 +52,7 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True):
 
     names: tuple[str, ...]
     targets: tuple[Target, ...]
-    cuts: tuple[tuple[tuple[int, int], ...], ...] = ()
+    cuts: tuple[tuple[tuple[int, int], ...], ...]
 
 
 class Later(msgspec.Struct, frozen=True):

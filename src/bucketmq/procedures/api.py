@@ -20,7 +20,7 @@ from bucketmq.procedures.append import fresh_tail
 from bucketmq.procedures.bodies import fetch_bodies
 from bucketmq.procedures.checks import check_seconds
 from bucketmq.procedures.commit import commit
-from bucketmq.procedures.keeper import Keeper, hand_in_all, keep
+from bucketmq.procedures.keeper import Keeper, keep
 from bucketmq.procedures.lane import Once
 from bucketmq.procedures.opened import OpenBucket, OpenQueue
 from bucketmq.procedures.probe import probe
@@ -29,7 +29,16 @@ from bucketmq.procedures.receive import Lot, extend
 from bucketmq.procedures.requests import NewId, Now, Procedure, Spawn
 from bucketmq.procedures.send import DELAY_SECONDS_MAX, Letters, Receipt, send
 from bucketmq.procedures.shards import raise_shards, use_queue
-from bucketmq.procedures.subscription import Nobody, OpenSubscription, Start, begin, flush_all, look_after, receive
+from bucketmq.procedures.subscription import (
+    Nobody,
+    OpenSubscription,
+    Start,
+    begin,
+    flush_all,
+    give_back,
+    look_after,
+    receive,
+)
 from bucketmq.procedures.work import Work, work
 from bucketmq.queue.head import Held, Lease, Span
 from bucketmq.queue.message import Message
@@ -74,7 +83,9 @@ class BucketApi:
     def close(self) -> Procedure[None]:
         """Hand in every settlement that waits."""
         self.keeper.stop.open()
-        yield from hand_in_all(self.keeper)
+        for subscription in self.keeper.subscriptions():
+            give_back(subscription)
+            yield from flush_all(subscription)
 
 
 class QueueApi:

@@ -32,6 +32,9 @@ TRIM_GUARD_SECONDS = 120.0
 SLEEP_SECONDS = 30.0
 """Tail knowledge older than this when a create returns is checked against the trim mark. Less than the guard."""
 
+HOPS_MAX = 4
+"""Who is more segments behind than this finds the tail anew instead of hopping on."""
+
 HINT_EVERY = 64
 HINT_EVERY_WALKED = 32
 """Where listing is not cheap the tail is walked from the hint, so the hint must be nearer."""
@@ -145,13 +148,18 @@ def tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
 
 
 def fresh_tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
-    """The tail as it is now: what is known, then on until a key is missing."""
+    """The tail as it is now: a few segments on from what is known, and if that is not enough, found anew."""
     base = yield from tail(queue, log)
+    hops = 0
     while True:
         now: float = yield Now()
         segment = yield from read_segment(queue, log, base)
         if segment is not None:
-            base = segment.end
+            base, hops = segment.end, hops + 1
+            if hops == HOPS_MAX:
+                log.learn(base, now)
+                yield from _find_tail(queue, log)
+                base = yield from tail(queue, log)
             continue
         low, _ = yield from _lowest(log, base, log.tail_at, now)  # it may be missing because it was trimmed
         log.learn(low, now)
@@ -163,9 +171,9 @@ def fresh_tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
 def _find_tail(queue: OpenQueue, log: ShardLog) -> Procedure[None]:
     keys = log.keys.hint(log.shard), log.keys.trim(log.shard)
     hint, trim = yield from get_many(keys)
-    start = 0
+    start = log.tail or 0
     if isinstance(hint, Object):
-        start = documents.decode(Hint, hint.body, keys[0]).base
+        start = max(start, documents.decode(Hint, hint.body, keys[0]).base)
     if isinstance(trim, Object):
         start = max(start, documents.decode(Trim, trim.body, keys[1]).low)
     passed = 0
@@ -255,6 +263,7 @@ def is_outdated(queue: OpenQueue, shards: int) -> bool:
 
 def append(queue: OpenQueue, log: ShardLog, body: bytes, mine: Mine, shards: int) -> Procedure[int]:
     """Put one segment at the end of the log; returns its base. `shards` is the count by which the log was chosen."""
+    refused = 0
     while True:
         base = yield from tail(queue, log)
         if is_outdated(queue, shards):
@@ -264,7 +273,9 @@ def append(queue: OpenQueue, log: ShardLog, body: bytes, mine: Mine, shards: int
                 yield from maybe_hint(queue, log)
                 return base
             case Taken():
-                continue
+                refused += 1
+                if refused % HOPS_MAX == 0:  # far behind: others sent a lot since we last did
+                    yield from _find_tail(queue, log)
 
 
 def post(queue: OpenQueue, log: ShardLog, parcel: Parcel) -> Procedure[int]:

@@ -115,7 +115,12 @@ class Aim(msgspec.Struct, frozen=True):
     cut: tuple[tuple[int, int], ...]
 
     def choose(self, messages: list[Message]) -> list[Message]:
-        return [m for m in messages if all(shard_of(shards, m.key, 0) == shard for shards, shard in self.cut)]
+        return [m for m in messages if all(_home(shards, m) == shard for shards, shard in self.cut)]
+
+
+def _home(shards: int, message: Message) -> int:
+    """The shard of a delayed message: by its key, or else by its id, so that everybody finds the same one."""
+    return shard_of(shards, message.key or message.id, 0)
 
 
 def _aim(queue: OpenQueue, cut: tuple[tuple[int, int], ...], messages: list[Message]) -> Procedure[list[Aim]]:
@@ -125,7 +130,7 @@ def _aim(queue: OpenQueue, cut: tuple[tuple[int, int], ...], messages: list[Mess
         if cut and (not settings.ordered or cut[-1][0] == settings.shards):
             cuts = {cut[-1][1]: cut}
         else:
-            homes = sorted({shard_of(settings.shards, message.key, 0) for message in messages})
+            homes = sorted({_home(settings.shards, message) for message in messages})
             cuts = {shard: (*cut, (settings.shards, shard)) for shard in homes}
         aims = []
         for shard, narrower in cuts.items():

@@ -34,6 +34,7 @@ from bucketmq.queue.settings import DEAD_SUFFIX
 
 replace = msgspec.structs.replace
 
+FAILURES_MAX = 100
 PATIENCE_SECONDS = 10.0
 """A move that is older than this is finished by whoever sees it; a younger one is left to who began it."""
 
@@ -114,9 +115,9 @@ def _letters(desk: Desk, there: OpenQueue, entries: Iterable[Moving], target: Ta
             offset = entry.span.start + place_in_span
             if desk.queue.name.endswith(DEAD_SUFFIX):
                 to = message.died.subscription if message.died else None
-                letters.append(replace(message, move=target.move, died=None, to=to))
+                letters.append(replace(message, move=target.move, to=to))
             else:
-                died = yield from _died(desk, entry, offset)
+                died = yield from _died(desk, entry, offset, message.died)
                 letters.append(replace(message, move=target.move, died=died, to=None))
     return letters
 
@@ -133,11 +134,13 @@ def _with_own_body(desk: Desk, there: OpenQueue, message: Message, target: Targe
     return replace(message, body_at=replace(message.body_at, key=f"bodies/{name}"))
 
 
-def _died(desk: Desk, entry: Moving, offset: int) -> Procedure[Died]:
-    failures: list[Failure] = []
+def _died(desk: Desk, entry: Moving, offset: int, before: Died | None) -> Procedure[Died]:
+    """How it died; a message that was redriven keeps the failures of its earlier lives."""
+    failures = list(before.failures) if before else []
     for number, name in enumerate(entry.failed, start=1):
         failures.append((yield from _failure(desk, name, number, offset)))
-    return Died(desk.subscription, desk.shard, offset, time_text(entry.since), entry.attempts, tuple(failures))
+    kept = tuple(failures[-FAILURES_MAX:])
+    return Died(desk.subscription, desk.shard, offset, time_text(entry.since), entry.attempts, kept)
 
 
 def _failure(desk: Desk, name: str, attempt: int, offset: int) -> Procedure[Failure]:

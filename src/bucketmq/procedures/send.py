@@ -25,6 +25,7 @@ from bucketmq.procedures.verbs import create_named
 from bucketmq.queue.message import BodyAt, Message
 
 BODY_BYTES_MAX = 256 << 20
+SEND_BYTES_MAX = 128 << 20
 KEY_CHARS_MAX = 512
 HEADERS_BYTES_MAX = 64 << 10
 RAW = (bytes, bytearray, memoryview)
@@ -103,6 +104,8 @@ def send(queue: OpenQueue, wanted: Letters, delay_seconds: float = 0.0) -> Proce
     if lines.has_long_line(data, queue.settings.inline_bytes_max):
         messages = yield from _spill_large(queue, messages)
         data = lines.encode(messages)
+    if len(data) > SEND_BYTES_MAX:
+        raise Invalid(f"{len(data):,} bytes in one send, more than {SEND_BYTES_MAX:,}; send them in several calls")
     if delay_seconds > 0:
         yield from put_later(queue, data, now + delay_seconds, name)
         return [Receipt(message.id) for message in messages]

@@ -58,6 +58,8 @@ class OpenSubscription:
         """Claimed and not handed to a caller yet: where workers collide, one claim serves several receives."""
         self.claims_at_once = 1
         self.clean_claims = 0
+        self.pause = 0.0
+        """How long the next wait is: it grows while nothing comes, over many receives."""
         self.received_at = 0.0
         """When a caller last asked."""
         self.left: Desk | None = None
@@ -94,7 +96,6 @@ def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_sec
     now: float = yield Now()
     deadline, patient = now + wait_seconds, wait_seconds > 0
     soonest, most = _poll_seconds(sub.queue)
-    pause = soonest
     since, sub.received_at = now - sub.received_at, now
     if (spare := _spare(sub, now)) is not None:
         return spare
@@ -104,6 +105,7 @@ def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_sec
         if isinstance(found, Lot):
             first, *others = found.split(limit) if found.count > limit else [found]
             sub.spare.extend(others)
+            sub.pause = 0.0
             return first
         now = yield Now()
         left = deadline - now
@@ -114,8 +116,9 @@ def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_sec
             continue
         chance = yield Chance()
         due = found[1] - now if found[1] is not None else most
+        pause = max(sub.pause, soonest)
         yield Wait(sub.stop, max(soonest / 4, min(pause * (0.75 + chance / 2), left, max(due, 0.0))))
-        pause = min(pause * 2, most)
+        sub.pause = min(pause * 2, most)
 
 
 def _poll_seconds(queue: OpenQueue) -> tuple[float, float]:

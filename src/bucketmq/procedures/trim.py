@@ -117,9 +117,9 @@ def _delete_belongings(queue: OpenQueue, key: str) -> Procedure[int]:
 
 
 def _old_failures(queue: OpenQueue) -> Procedure[int]:
-    page = yield from list_page(queue.keys.failures)
+    entries, _ = yield from list_all(queue.keys.failures, pages_max=PAGES_PER_TRIM)
     now = yield Now()
-    old = [entry.key for entry in page.entries if now - entry.stored_at > FAILURES_KEEP_SECONDS]
+    old = [entry.key for entry in entries if now - entry.stored_at > FAILURES_KEEP_SECONDS]
     for key in old:
         yield from delete(key)
     return len(old)

@@ -117,13 +117,14 @@ def work(state: Work) -> Procedure[None]:
 
 def _fetch(state: Work) -> Procedure[None]:
     """Get the next lot. A store that fails is asked again later; a worker does not end because of it."""
-    wait = 0.0 if state.stop_when_empty or state.busy else WAIT_SECONDS
+    quiet = not state.busy  # asked before the look: who is busy now may still bring something back
+    wait = 0.0 if state.stop_when_empty or not quiet else WAIT_SECONDS
     try:
         found = yield from receive(
             state.subscription, state.prefetch, wait_seconds=wait, lease_seconds=state.lease_seconds
         )
         if isinstance(found, Nobody):
-            if state.stop_when_empty and not state.busy:
+            if state.stop_when_empty and quiet:
                 state.ending = True
             elif state.busy:
                 yield Wait(state.hungry, FAULT_PAUSE_SECONDS)

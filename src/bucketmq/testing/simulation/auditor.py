@@ -161,6 +161,8 @@ class Auditor:
         elif message.to is not None:
             self.redriven += 1
             self.world.covered["redriven"] += 1
+        elif token in self.where and self.ledger.sends[token].slept:
+            self.world.covered["sent twice by a sleeper"] += 1
         elif token in self.where:
             self.duplicated += 1
             self.problem(f"duplicated: {token} lies at {self.where[token]} and at {(shard, offset)}")
@@ -465,11 +467,12 @@ class Auditor:
             if token in self.where:
                 shard, offset = self.where[token]
                 found = self.log(QUEUE, shard).messages[offset].id
-                if found not in send.ids:
+                if found not in send.ids and not send.slept:
                     self.problem(f"{token} was answered with {send.ids}, but is {found} in the log")
         for role in self.plan.roles:
             for job in role.jobs:
-                places = [self.where[token] for token in job.tokens if token in self.where]
+                sends = [token for token in job.tokens if not self.ledger.sends[token].slept]
+                places = [self.where[token] for token in sends if token in self.where]
                 for shard in {shard for shard, _ in places}:
                     bases = {self.log(QUEUE, shard).bases[offset] for there, offset in places if there == shard}
                     if len(bases) > 1:

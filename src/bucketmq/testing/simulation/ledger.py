@@ -16,7 +16,7 @@ Place = tuple[str, str, int, int, int]
 class Send:
     """One message as a caller meant it."""
 
-    __slots__ = ("began_at", "ids", "job", "key", "ok_at", "place", "tries")
+    __slots__ = ("began_at", "ids", "job", "key", "ok_at", "place", "slept", "tries")
 
     def __init__(self, job: Job, place: int) -> None:
         self.job = job
@@ -28,6 +28,8 @@ class Send:
         self.ids: set[str] = set()
         """Every id a caller was told."""
         self.tries = 0
+        self.slept = False
+        """Whether its sender slept so long under way that nobody can tell "it was trimmed" from "it never landed"."""
 
     def precedes(self, other: Send) -> bool:
         """Whether whoever sent `other` could know that this one was sent."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from bucketmq.procedures.api import BucketApi, QueueApi, SubscriptionApi
+from bucketmq.procedures.append import TRIM_GUARD_SECONDS
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.stats import QueueStats
 from bucketmq.testing.simulation.auditor import DEAD, Auditor
@@ -91,6 +92,7 @@ class Run:
         self.lines = [Line(role) for role in plan.roles]
         self.scene = Scene(plan, self.world, self.ledger, self.auditor, self.lines, [True])
         self.processes: list[Process] = []
+        self._line_of: dict[Process, Line] = {}
         self._fates = 0
         self._births = 0
         self.drain_seconds = 0.0
@@ -173,6 +175,7 @@ class Run:
         process.on_request = self._fate
         process.on_death = lambda _: self._died(line)
         self.processes.append(process)
+        self._line_of[process] = line
         Actor(self.scene, line, process).start()
 
     def _died(self, line: Line) -> None:
@@ -202,6 +205,9 @@ class Run:
             lease = float(self.plan.settings["lease_seconds"])
             asleep = world.between(130.0, 320.0) if self.plan.long else world.between(lease, 3 * lease)
             process.freeze(asleep)
+            if asleep > TRIM_GUARD_SECONDS:
+                for token in (token for job in self._line_of[process].under_way for token in job.tokens):
+                    self.ledger.sends[token].slept = True
         return None
 
     def _chaos_is_over(self) -> bool:

@@ -49,8 +49,9 @@ class World:
             if not self.popped % ASK_EVERY and until():
                 return True
             if not heap or heap[0][0] > limit:
-                self.now = max(self.now, limit)
-                return until()
+                over = until()
+                self.now = self.now if over else max(self.now, limit)
+                return over
             moment, _, _, function, arguments = heappop(heap)
             self.popped += 1
             self.now = moment

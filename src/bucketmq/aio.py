@@ -80,7 +80,9 @@ class Bucket:
         return self._engine.hands.clock.skew_seconds
 
     async def close(self) -> None:
-        """Hand in settlements that wait and stop the background work."""
+        """Hand in settlements that wait and stop the background work. Closing again does nothing."""
+        if self._engine.hands.closed:
+            return
         await self._engine.run(self._api.close())
         await self._engine.close()
 

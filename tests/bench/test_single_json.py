@@ -101,6 +101,6 @@ def test_its_bytes_grow_with_its_depth() -> None:
         return store.counts.since(before).bytes
 
     shallow = bytes_of_a_send()
-    queue.fill(["x" * 100] * 1_000)
+    queue.send(["x" * 100] * 1_000)
 
     assert bytes_of_a_send() > 100 * shallow

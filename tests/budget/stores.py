@@ -50,6 +50,11 @@ class DeepStore(RemoteStore):
         body = encode([Message(f"{base:016}", "2026-01-01T00:00:00.000Z", body={"n": base})])
         return Object(body, Version("made up"), time.time() - 60)
 
+    def overwrite(self, key: str, found: Object | Missing) -> None:
+        assert isinstance(found, Object)
+        self.delete(key)
+        super().create(key, found.body)
+
     def get(self, key: str) -> Object | Missing:
         return self._made_up(key) or super().get(key)
 

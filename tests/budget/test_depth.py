@@ -126,6 +126,20 @@ def test_producers_that_send_once_and_vanish_keep_each_other_cheap(*, listed: bo
     assert not isinstance(store.get(KEYS.segment(0, 399)), Missing)
 
 
+@LISTED
+def test_a_sender_that_was_silent_while_others_sent_a_million_finds_the_tail_anew(*, listed: bool) -> None:
+    store = deep(10, listed=listed)
+    bucket = connect(store)
+    queue = bucket.queue("jobs")
+    assert queue.send("early").offset == 10
+    grown = deep(MILLION, listed=listed)
+    store.depth = grown.depth
+    store.overwrite(KEYS.hint(0), grown.get(KEYS.hint(0)))
+    with Spent(bucket) as spent:
+        assert queue.send("late").offset == MILLION
+    assert spent.total <= COLD_SEND_MAX[listed] + 20
+
+
 def test_a_head_does_not_grow_with_what_was_settled() -> None:
     store = RemoteStore()
     queue = connect(store).queue("jobs")

@@ -3,54 +3,22 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bucketmq.cli.app import run
 from bucketmq.client import Bucket, connect
 
+from .ran import Cli, Ran, Shell
+
 SHARED_MEMORY = Path("/dev/shm")
-
-
-class Ran:
-    """What one command left behind."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code = code
-        self.out = out
-        self.err = err
-
-    @property
-    def rows(self) -> list[Any]:
-        """Standard output as JSON lines."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-    @property
-    def row(self) -> Any:
-        (row,) = self.rows
-        return row
-
-    @property
-    def error(self) -> dict[str, str]:
-        """The JSON error on standard error."""
-        (line,) = [line for line in self.err.splitlines() if line.startswith('{"error"')]
-        error: dict[str, str] = json.loads(line)["error"]
-        return error
-
-    def __repr__(self) -> str:
-        return f"<exit {self.code}>\n{self.out}\n--\n{self.err}"
-
-
-Cli = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -96,7 +64,7 @@ def environment(url: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def shell(folder: Path, environment: dict[str, str]) -> Callable[[str], Ran]:
+def shell(folder: Path, environment: dict[str, str]) -> Shell:
     """Run a shell line in a process of its own, in the test's folder."""
 
     def call(line: str) -> Ran:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 import typer
@@ -17,7 +16,8 @@ from bucketmq.cli.examples import EXAMPLES
 from bucketmq.cli.exits import MEANINGS, Code, code_of
 from bucketmq.engines.meter import Requests
 from bucketmq.pricing import PRICES, cost, dollars
-from tests.cli.conftest import Cli, Ran
+
+from .ran import Cli, Shell
 
 VERBS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
@@ -114,13 +114,13 @@ def test_every_kind_of_error_has_an_exit_code(error: type[errors.BucketMQError],
 
 
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
-def test_the_completion_script_is_printed(shell: Callable[[str], Ran], kind: str) -> None:
+def test_the_completion_script_is_printed(shell: Shell, kind: str) -> None:
     ran = shell(f"_BUCKETMQ_COMPLETE=source_{kind} bucketmq")
     assert ran.code == 0
     assert "bucketmq" in ran.out
 
 
-def test_completion_completes_verbs(shell: Callable[[str], Ran]) -> None:
+def test_completion_completes_verbs(shell: Shell) -> None:
     ran = shell("COMP_WORDS='bucketmq re' COMP_CWORD=1 _BUCKETMQ_COMPLETE=complete_bash bucketmq")
     assert ran.out.split() == ["receive", "retry", "redrive"]
 
@@ -134,7 +134,7 @@ def test_without_the_extra_one_line_says_what_to_install() -> None:
     ]
 
 
-def test_a_reader_that_has_seen_enough_is_no_disaster(shell: Callable[[str], Ran]) -> None:
+def test_a_reader_that_has_seen_enough_is_no_disaster(shell: Shell) -> None:
     shell("seq 5000 | bucketmq send jobs --lines")
     ran = shell("bucketmq tail jobs --from earliest --json | head -n 1")
     assert len(ran.rows) == 1
@@ -157,7 +157,7 @@ def test_ctrl_c_exits_with_130(cli: Cli, environment: dict[str, str]) -> None:
     assert (process.returncode, err) == (130, "")
 
 
-def test_nothing_is_coloured_without_a_terminal(shell: Callable[[str], Ran]) -> None:
+def test_nothing_is_coloured_without_a_terminal(shell: Shell) -> None:
     shell("bucketmq send jobs 1")
     assert "\x1b[" not in shell("env -u NO_COLOR bucketmq stats jobs").out
 

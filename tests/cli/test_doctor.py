@@ -12,7 +12,8 @@ from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import Missing, Object, Page, Refused, Version, Written
 from bucketmq.cli import doctor
 from bucketmq.errors import Denied, NotFound, Unavailable
-from tests.cli.conftest import Cli, Ran
+
+from .ran import Cli, Ran
 
 CHECKS = [
     "url and credentials",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bucketmq.cli.examples import EXAMPLES
 from bucketmq.client import Bucket
-from tests.cli import conftest
-from tests.cli.test_queues import bury
+
+from .ran import Shell, bury
 
 ELSEWHERE = {"demo": "test_demo runs it"}
 
@@ -42,7 +41,7 @@ def prepared(bucket: Bucket, folder: Path) -> None:
 
 @pytest.mark.parametrize(("verb", "line"), SHOWN, ids=[line for _, line in SHOWN])
 @pytest.mark.usefixtures("prepared")
-def test_example(shell: Callable[[str], conftest.Ran], folder: Path, verb: str, line: str) -> None:
+def test_example(shell: Shell, folder: Path, verb: str, line: str) -> None:
     ran = shell(line.replace("/tmp/inbox", str(folder / "inbox")))
     assert ran.code == (124 if line.startswith("timeout ") else 0), ran
     assert "Traceback" not in ran.err

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bucketmq.client import Bucket
-from tests.cli.conftest import Cli
+
+from .ran import Cli
 
 
 def test_send_prints_the_id_and_receive_prints_the_message(cli: Cli) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Cli
+from .ran import Cli
 
 
 @pytest.fixture

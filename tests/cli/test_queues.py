@@ -11,15 +11,8 @@ import pytest
 from bucketmq.cli import output
 from bucketmq.cli.queues import advice
 from bucketmq.client import Bucket, Queue
-from tests.cli.conftest import Cli
 
-
-def bury(queue: Queue, *reasons: str) -> None:
-    """A dead letter for each reason."""
-    queue.send_many(reasons)
-    for delivery in queue.receive(len(reasons)):
-        delivery.bury(delivery.body)
-    queue.flush()
+from .ran import Cli, bury
 
 
 @pytest.fixture

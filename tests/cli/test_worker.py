@@ -5,18 +5,20 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bucketmq.client import Bucket
-from tests.cli.conftest import Cli, Ran
+
+from .ran import Cli, Shell
 
 TASKS = """
 import asyncio, os, pathlib, time
 import bucketmq
 from bucketmq import Bury
+
 
 here = pathlib.Path(__file__).parent
 queue = bucketmq.connect(os.environ["BUCKETMQ_URL"], probe=False).queue("jobs")
@@ -60,7 +62,7 @@ def handled(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     "handler", ["tasks:plain --queue jobs", "tasks:patient --queue jobs -c 2", "tasks:decorated -c 4"]
 )
-def test_a_handler_handles_everything(shell: Callable[[str], Ran], bucket: Bucket, tasks: Path, handler: str) -> None:
+def test_a_handler_handles_everything(shell: Shell, bucket: Bucket, tasks: Path, handler: str) -> None:
     bucket.queue("jobs").send_many(range(10))
     ran = shell(f"bucketmq worker {handler} --stop-when-empty --json")
     assert ran.code == 0, ran
@@ -70,7 +72,7 @@ def test_a_handler_handles_everything(shell: Callable[[str], Ran], bucket: Bucke
     assert bucket.queue("jobs").stats().depth == 0
 
 
-def test_outcomes_and_exceptions_count(shell: Callable[[str], Ran], bucket: Bucket, tasks: Path) -> None:
+def test_outcomes_and_exceptions_count(shell: Shell, bucket: Bucket, tasks: Path) -> None:
     bucket.queue("jobs", backoff={"first_seconds": 3600}).send(1)
     ran = shell("bucketmq worker tasks:fails --queue jobs --stop-when-empty")
     assert "0 messages handled, 1 failed" in ran.err
@@ -89,9 +91,7 @@ def test_outcomes_and_exceptions_count(shell: Callable[[str], Ran], bucket: Buck
         ("tasks:plain", "--queue"),
     ],
 )
-def test_a_handler_that_cannot_be_used_is_a_usage_error(
-    shell: Callable[[str], Ran], tasks: Path, handler: str, says: str
-) -> None:
+def test_a_handler_that_cannot_be_used_is_a_usage_error(shell: Shell, tasks: Path, handler: str, says: str) -> None:
     ran = shell(f"bucketmq worker {handler}")
     assert ran.code == 2, ran
     assert says in ran.err

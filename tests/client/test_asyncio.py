@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 import bucketmq
 from bucketmq import aio
 from bucketmq.bucket.memory import MemoryStore
@@ -116,6 +118,13 @@ def test_an_error_reaches_every_task_it_concerns_and_no_other() -> None:
         assert [isinstance(result, bucketmq.Invalid) for result in results] == [bool(n % 2) for n in range(10)]
 
     on_bucket(use)
+
+
+def test_a_bucket_belongs_to_the_loop_it_was_first_used_in() -> None:
+    bucket = aio.connect("memory://", probe=False)
+    asyncio.run(bucket.queue("jobs").send("x"))
+    with pytest.raises(bucketmq.Invalid, match="event loop"):
+        asyncio.run(bucket.queue("jobs").send("y"))
 
 
 def test_the_loop_is_not_blocked_while_the_store_is_slow() -> None:

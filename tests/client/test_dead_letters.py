@@ -154,6 +154,7 @@ def test_a_message_can_die_again_and_again(queue: Any) -> None:
         queue.receive(1)[0].bury(f"again {n}", wait=True)
     (letter,) = queue.dead_letters.peek()
     assert letter.reason == "again 2"
+    assert [failure["error"] for failure in letter.failures] == ["first", "again 0", "again 1", "again 2"]
 
 
 def test_many_letters_come_back(queue: Any) -> None:

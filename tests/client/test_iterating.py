@@ -89,6 +89,19 @@ def test_with_closes_the_bucket_and_hands_in(tmp_path: Path) -> None:
         assert bucket.queue("jobs").stats().depth == 0
 
 
+def test_a_closed_bucket_says_so_and_can_be_closed_again(world: World) -> None:
+    bucket = world.connect()
+    queue = bucket.queue("jobs")
+    queue.send("x")
+    (delivery,) = queue.receive(1)
+    bucket.close()
+    for use in (lambda: queue.send("y"), lambda: queue.receive(1), queue.stats, lambda: delivery.ack(wait=True)):
+        with pytest.raises(bucketmq.Invalid, match="was closed"):
+            use()
+    bucket.close()
+    assert bucket.requests.create > 0
+
+
 def test_async_with_closes_the_bucket_and_hands_in(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/bucket"
 

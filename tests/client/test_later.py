@@ -60,6 +60,15 @@ def test_delayed_messages_keep_key_and_headers(world: World, bucket: Any) -> Non
     assert (delivery.shard, delivery.key, delivery.headers) == (home, "k", {"h": "1"})
 
 
+def test_delayed_messages_without_a_key_go_to_all_shards(world: World, bucket: Any) -> None:
+    queue = bucket.queue("jobs", shards=4)
+    queue.send_many(range(40), delay_seconds=10)
+    world.advance(12)
+    deliveries = [delivery for _ in range(4) for delivery in queue.receive(100)]
+    assert {delivery.shard for delivery in deliveries} == {0, 1, 2, 3}
+    assert sorted(delivery.body for delivery in deliveries) == list(range(40))
+
+
 def test_another_process_delivers_what_one_delayed(world: World) -> None:
     world.connect().queue("jobs").send("x", delay_seconds=10)
     other = world.connect().queue("jobs")

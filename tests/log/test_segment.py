@@ -166,7 +166,8 @@ def test_a_segment_whose_lines_are_not_one_message_each_is_corrupt(body):
     with pytest.raises(Corrupt, match=r"segment 7|offset"):
         found.messages(7, found.end)
     with pytest.raises(Corrupt):
-        [found.messages(offset, offset + 1) for offset in range(7, found.end)]
+        found.first_line()
+        Segment(7, body + LINE).messages(7, found.end)  # a slice, which is decoded line by line
 
 
 def read_all(body: bytes) -> None:
@@ -193,6 +194,8 @@ bodies = (
 @example(deep + b"\n")
 @example(b'{"id":"a","at":"x","body":' + b"9" * 5000 + b"}\n")
 @example(b'{"id":"a","at":"x","body":1e999}\n')
+@example(b'"\xff"')
+@example(b'{"id":"\xff","at":"x"}\n' * 2)
 def test_any_bytes_are_a_segment_or_corrupt_and_nothing_else(body):
     for read in (read_all, lambda data: segment.decode_lines(data, "it"), lambda data: segment.decode_body(data, "it")):
         with contextlib.suppress(Corrupt):
@@ -265,6 +268,11 @@ def test_the_deepest_body_can_be_read_from_deep_within_a_program():
         return deeper(levels - 1) if levels else segment.decode_lines(line, "it")
 
     assert deeper(500)[0].body == nested(DEPTH_MAX)
+
+
+@given(st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"")), max_size=8), st.integers(1, 12))
+def test_a_long_line_is_found_wherever_it_is(lines, size_bytes):
+    assert segment.has_long_line(b"\n".join(lines), size_bytes) == any(len(line) > size_bytes for line in lines)
 
 
 @given(seconds)

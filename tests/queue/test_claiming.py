@@ -113,6 +113,14 @@ def test_a_segment_of_skipped_offsets_only_is_passed_and_the_next_is_handed_out(
     assert shard.attempts(shard.claim()) == {3: 1}
 
 
+def test_skipped_offsets_behind_the_last_message_handed_out_are_passed_with_it(shard):
+    shard.append(4, skip=(2, 3))
+
+    shard.claim(2)
+
+    assert (shard.head.next, shard.head.segment) == (4, 4)
+
+
 def test_what_is_due_again_goes_before_fresh_messages(shard):
     shard.append(5)
     shard.retry(shard.claim(2))

@@ -25,6 +25,15 @@ def test_no_more_than_in_flight_max_messages_are_handed_out(make_shard, ordered)
     assert shard.states() == "HHHFFFFFFF"
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_claim_of_zero_messages_is_not_told_that_the_head_is_full(make_shard, ordered):
+    shard = make_shard(in_flight_max=1, ordered=ordered)
+    shard.append(2)
+    shard.claim()
+
+    assert shard.ask(0) == Nothing(1, 0, 1060.0)
+
+
 def test_the_limit_holds_over_several_segments(make_shard):
     shard = make_shard(in_flight_max=3)
     shard.append(2)
@@ -122,6 +131,21 @@ def test_an_ordered_claim_stops_passing_over_messages_when_the_head_is_full_of_t
     # Then it has listed no more than a head may list
     assert sum(1 for _ in shard.head.spans()) <= SPANS_MAX
     assert shard.ask(10) == Full(1060.0)
+
+
+def test_an_ordered_claim_counts_what_is_listed_already(make_shard):
+    # Given a head that lists nearly as much as it may, in hands and on the move
+    shard = make_shard(ordered=True, in_flight_max=100_000)
+    shard.append("." * 2 * SPANS_MAX)
+    lease = shard.claim(SPANS_MAX - 2)
+    shard.bury(lease, *range(0, SPANS_MAX - 2, 2))
+
+    # When a claim wants more than that
+    more = shard.claim(10)
+
+    # Then it gets what there is room for
+    assert len(more.held) == 2
+    assert sum(1 for _ in shard.head.spans()) == SPANS_MAX
 
 
 def test_a_head_that_retried_a_thousand_neighbours_alike_stays_small(shard):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, assert_never
 
 from bucketmq.engines.perform import Hands, Reply
-from bucketmq.errors import BucketMQError
+from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.procedures.requests import (
     Call,
     Chance,
@@ -45,6 +45,7 @@ class Asynchronous:
         self.hands = hands
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="bucketmq")
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, procedure: Procedure[Result]) -> Result:
         """Carry the procedure through to its result.
@@ -52,6 +53,11 @@ class Asynchronous:
         A caller that is cancelled stops waiting; the procedure goes on, because others may ride on its write.
         """
         self.hands.check_process()
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise Invalid("this bucket belongs to the event loop it was first used in; call connect() in each one")
         return await asyncio.shield(self._start(procedure))
 
     def _start(self, procedure: Procedure[Result]) -> asyncio.Task[Result]:
@@ -126,6 +132,7 @@ class Asynchronous:
 
     async def close(self, seconds: float = 10.0) -> None:
         """Wait for what still runs; whoever spawned it has told it to end."""
+        self.hands.closed = True
         others = self._tasks - {asyncio.current_task()}
         if others:
             await asyncio.wait(others, timeout=seconds)

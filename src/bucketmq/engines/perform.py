@@ -34,6 +34,7 @@ class Hands:
         self._writes: OrderedDict[str, tuple[Version, float, float]] = OrderedDict()
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        self.closed = False
 
     @property
     def is_own_process(self) -> bool:
@@ -41,6 +42,8 @@ class Hands:
         return os.getpid() == self._pid
 
     def check_process(self) -> None:
+        if self.closed:
+            raise Invalid("this bucket was closed; call connect() again")
         if not self.is_own_process:
             raise Invalid("this bucket was opened before a fork; call connect() again in the child process")
 

@@ -82,7 +82,7 @@ def place(
 ) -> Procedure[Landed | Taken]:
     """Create the segment at `base`, or find out who has it. One PUT; one GET more when refused or unknown.
 
-    `known_at` is when it was last certain that trimming had not passed `base`.
+    `known_at` is when it was last certain that `base` was free.
     """
     key = log.key(base)
     patience = Patience(f"appending at {key}")
@@ -102,9 +102,9 @@ def place(
             return (yield from _taken(log, segment, known_at))
         yield from patience.again(reply)
     landed_at = asked_at if stored_at is None else stored_at
-    low, _ = yield from _lowest(log, base, known_at, (yield Now()) if stored_at is None else stored_at)
+    low = yield from _lowest(log, base, known_at, (yield Now()) if stored_at is None else stored_at)
     if low > base and not (stored_at is None and (yield from _landed_awake(key, known_at))):
-        log.learn(low, landed_at)
+        log.learn(low, 0.0)
         return Taken(low)
     log.learn(base + Segment(base, body).count, landed_at)
     return Landed()
@@ -112,20 +112,21 @@ def place(
 
 def _taken(log: ShardLog, segment: Segment, known_at: float) -> Procedure[Taken]:
     """Somebody else's segment: go on behind it, or at the mark if it is a dead name that another sleeper re-created."""
-    low, since = yield from _lowest(log, segment.base, known_at, (yield Now()))
+    low = yield from _lowest(log, segment.base, known_at, (yield Now()))
     end = low if low > segment.base else segment.end
-    log.learn(end, since)
+    log.learn(end, 0.0)
     return Taken(end)
 
 
-def _lowest(log: ShardLog, base: int, known_at: float, now: float) -> Procedure[tuple[int, float]]:
-    """The lowest offset at or above `base` that trimming has not passed, and when that was certain.
+def _lowest(log: ShardLog, base: int, known_at: float, now: float) -> Procedure[int]:
+    """The lowest offset at or above `base` that trimming has not passed.
 
-    One GET if we slept since `known_at`, else none: within that time no segment grows old enough to be trimmed.
+    One GET if we slept since `known_at`, when `base` was free, else none: what was created there since is too young to
+    be trimmed. That the mark was below `base` a moment ago says nothing: what is there may be old, and go any moment.
     """
     if now - known_at <= SLEEP_SECONDS:
-        return base, known_at
-    return max(base, (yield from trim_mark(log))), now
+        return base
+    return max(base, (yield from trim_mark(log)))
 
 
 def _landed_awake(key: str, known_at: float) -> Procedure[bool]:
@@ -157,14 +158,15 @@ def fresh_tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
         if segment is not None:
             base, hops = segment.end, hops + 1
             if hops == HOPS_MAX:
-                log.learn(base, now)
+                log.learn(base, 0.0)
                 yield from _find_tail(queue, log)
                 base = yield from tail(queue, log)
             continue
-        low, _ = yield from _lowest(log, base, log.tail_at, now)  # it may be missing because it was trimmed
-        log.learn(low, now)
+        low = yield from _lowest(log, base, log.tail_at, now)  # it may be missing because it was trimmed
         if low == base:
+            log.learn(base, now)
             return base
+        log.learn(low, 0.0)
         base = low
 
 
@@ -183,7 +185,7 @@ def _find_tail(queue: OpenQueue, log: ShardLog) -> Procedure[None]:
         start, passed = segment.end, passed + 1
     log.learn(start, 0.0)  # a missing segment may have been trimmed since we listed it: the first create must check
     log.since_hint = passed
-    queue.stale = True  # the listing may have passed a fence unseen
+    queue.doubt()  # the listing may have passed a fence unseen
     yield from maybe_hint(queue, log)
 
 
@@ -250,7 +252,7 @@ def notice_fence(queue: OpenQueue, segment: Segment) -> None:
     if segment.special and not segment.parts:
         first = segment.first_line()
         if isinstance(first, Message) and first.fence is not None and first.fence > queue.settings.shards:
-            queue.stale = True
+            queue.doubt()
 
 
 def is_outdated(queue: OpenQueue, shards: int) -> bool:

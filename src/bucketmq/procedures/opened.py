@@ -57,20 +57,21 @@ class ShardLog:
         self.tail: int | None = None
         """The lowest offset not known to be taken."""
         self.tail_at = 0.0
-        """When that was learnt, on the store's clock."""
+        """When it was last certain that nothing was there, nor behind it, on the store's clock."""
         self.lane: Lane[Parcel] = Lane(_parcels_that_fit)
         self.hint_version: Version | None = None
         """The mark of the hint, if this process wrote it last."""
         self.since_hint = 0
         """Segments passed since the hint was last written or read."""
 
-    def learn(self, tail: int, now: float) -> None:
-        """Somebody saw the log reach up to `tail`."""
+    def learn(self, tail: int, free_at: float) -> None:
+        """Somebody saw the log reach up to `tail`. `free_at` is a time at which nothing was there, 0 if none is known:
+        what was free from an older tail on was free from this one on, so the older time still holds."""
         if self.tail is None or tail > self.tail:
             self.since_hint += 1
             self.tail = tail
         if tail == self.tail:
-            self.tail_at = max(self.tail_at, now)
+            self.tail_at = max(self.tail_at, free_at)
 
     def key(self, base: int) -> str:
         return self.keys.segment(self.shard, base)
@@ -128,8 +129,7 @@ class OpenQueue:
         self.keys = keys
         self.settings = settings
         self.settings_at = settings_at
-        self.stale = False
-        """Whether something was seen that the settings we have do not know: read them again before sending."""
+        self._doubts, self._doubts_settled = 0, 0
         self.holder = bucket.holder
         self.lists_in_order = bucket.lists_in_order
         self.segments = SegmentCache()
@@ -144,6 +144,28 @@ class OpenQueue:
     def name(self) -> str:
         return self.keys.queue
 
+    @property
+    def stale(self) -> bool:
+        """Whether something was seen that the settings we have do not know: read them again before sending."""
+        return self._doubts > self._doubts_settled
+
+    @property
+    def doubts(self) -> int:
+        """How often something was seen so far. Whoever reads the settings looks at this before."""
+        return self._doubts
+
+    def doubt(self) -> None:
+        """Something was seen that the settings we have may not know."""
+        self._doubts += 1
+
+    def adopt(self, settings: Settings, now: float, doubts: int = 0) -> None:
+        """Believe settings that were read at `now`, after `doubts` doubts. Several callers read them at a time, and
+        the answers may come in another order: a shard count that is known is not unlearnt."""
+        if _progress(settings) >= _progress(self.settings):
+            self.settings = settings
+        self.settings_at = max(self.settings_at, now)
+        self._doubts_settled = max(self._doubts_settled, doubts)
+
     def log(self, shard: int) -> ShardLog:
         return self._logs.get(shard) or self._logs.setdefault(shard, ShardLog(self.keys, shard))
 
@@ -153,3 +175,8 @@ class OpenQueue:
             self._shared.setdefault(name, make())
         found: Thing = self._shared[name]  # type: ignore[assignment]  # one name, one type, by convention
         return found
+
+
+def _progress(settings: Settings) -> tuple[int, int]:
+    """What of a queue's settings only grows: the shard count, and the raises that are finished."""
+    return settings.shards, sum(1 for fences in settings.fences if fences.at)

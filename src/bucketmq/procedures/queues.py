@@ -71,7 +71,7 @@ def open_queue(bucket: OpenBucket, name: str, options: dict[str, Any], *, create
         settings = yield from change_settings(keys, settings, lambda before: _with(before, wanted))
     queue = bucket.queues.setdefault(name, OpenQueue(bucket, keys, settings, now))
     queue.turn = queue.turn or int((yield Chance()) * SHARDS_MAX)
-    queue.settings, queue.settings_at = settings, now
+    queue.adopt(settings, now)
     return queue
 
 
@@ -96,11 +96,10 @@ def refresh_settings(queue: OpenQueue) -> Procedure[Settings]:
 
 
 def reload_settings(queue: OpenQueue) -> Procedure[Settings]:
-    queue.stale = False
+    now, doubts = (yield Now()), queue.doubts
     found = yield from get(queue.keys.settings)
-    if not isinstance(found, Missing):
-        queue.settings = decode_settings(found.body, queue.keys.settings)
-    queue.settings_at = yield Now()
+    settings = queue.settings if isinstance(found, Missing) else decode_settings(found.body, queue.keys.settings)
+    queue.adopt(settings, now, doubts)
     return queue.settings
 
 

@@ -56,7 +56,7 @@ def raise_shards(queue: OpenQueue, shards: int) -> Procedure[Settings]:
         return replace(before, shards=shards, fences=fences)
 
     yield from finish_raise(queue)
-    queue.settings = yield from change_settings(queue.keys, queue.settings, change)
+    queue.adopt((yield from change_settings(queue.keys, queue.settings, change)), 0.0)
     yield from finish_raise(queue)
     return queue.settings
 
@@ -86,7 +86,7 @@ def finish_raise(queue: OpenQueue) -> Procedure[None]:
             return before
         return replace(before, fences=(*before.fences[:-1], replace(before.fences[-1], at=tuple(at))))
 
-    queue.settings = yield from change_settings(queue.keys, settings, note)
+    queue.adopt((yield from change_settings(queue.keys, settings, note)), 0.0)
 
 
 def _put_fence(queue: OpenQueue, shard: int, shards: int) -> Procedure[int]:

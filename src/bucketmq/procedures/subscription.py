@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -129,8 +129,7 @@ def _poll_seconds(queue: OpenQueue) -> tuple[float, float]:
 
 def _spare(sub: OpenSubscription, now: float) -> Lot | None:
     """What an earlier claim left over, unless half of its lease has passed: then it is given back."""
-    while sub.spare:
-        lot = sub.spare.popleft()
+    for lot in _take_spare(sub):
         if not lot.lost and lot.until - now > lot.lease_seconds / 2:
             return lot
         lot.release_all()
@@ -139,8 +138,17 @@ def _spare(sub: OpenSubscription, now: float) -> Lot | None:
 
 def give_back(sub: OpenSubscription) -> None:
     """Release what was claimed and not handed to a caller; the next commit says so."""
-    while sub.spare:
-        sub.spare.popleft().release_all()
+    for lot in _take_spare(sub):
+        lot.release_all()
+
+
+def _take_spare(sub: OpenSubscription) -> Iterator[Lot]:
+    """Lots off the left while there are any; other threads may be taking too."""
+    while True:
+        try:
+            yield sub.spare.popleft()
+        except IndexError:
+            return
 
 
 def _try_shards(

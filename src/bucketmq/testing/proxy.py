@@ -75,15 +75,18 @@ class FaultyProxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        ends = [writer]
         try:
             there_reader, there_writer = await asyncio.open_connection(*self._target)
-            ends = writer, there_writer
+            ends.append(there_writer)
             await asyncio.gather(
                 self._pump("request", reader, there_writer, ends), self._pump("reply", there_reader, writer, ends)
             )
         except (OSError, asyncio.CancelledError):
-            writer.transport.abort()
+            pass  # the client sees a connection that ends
         finally:
+            for end in ends:
+                end.close()
             self._tasks.discard(task)
 
     async def _pump(
@@ -91,7 +94,7 @@ class FaultyProxy:
         way: str,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        ends: tuple[asyncio.StreamWriter, asyncio.StreamWriter],
+        ends: list[asyncio.StreamWriter],
     ) -> None:
         """Carry bytes one way until the end, or until chance has it otherwise."""
         with contextlib.suppress(OSError):

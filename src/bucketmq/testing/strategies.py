@@ -179,7 +179,9 @@ def heads(draw: st.DrawFn) -> Head:
         waiting=tuple(draw(_waiting(span)) for span in listed["waiting"]),
         moving=tuple(draw(_moving(span)) for span in listed["moving"]),
         holders=draw(
-            st.dictionaries(ids(), st.builds(Seen, commit=st.integers(0, 10**6), at=times()), max_size=3),
+            st.dictionaries(
+                ids(), st.builds(Seen, commit=st.integers(0, 10**6), at=times(), lost=st.integers(0, 10**6)), max_size=3
+            ),
         ),
     )
 

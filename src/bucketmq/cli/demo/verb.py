@@ -148,6 +148,9 @@ def _show(account: Account, url: str, *, keep: bool) -> None:
     console.print(f"[bold {'green' if account.good else 'red'}]{verdict}[/]")
     emit_text(f"{account.sent:,} = {account.settled:,} + {account.dead:,}")
     emit_text("")
-    emit_text("Look further:" if keep else "The folder is gone; `bucketmq demo --keep` leaves it, and then:")
+    emit_text(
+        "Look further:" if keep else "To look further, run `bucketmq demo --keep`, which leaves the folder, then:"
+    )
+    place = url if keep else "file:///..."
     for verb in (f"stats {plan.QUEUE}", f"dead {plan.QUEUE} --full", f"redrive {plan.QUEUE} --dry-run"):
-        emit_text(f"  bucketmq --url {url} {verb}")
+        emit_text(f"  bucketmq --url {place} {verb}")

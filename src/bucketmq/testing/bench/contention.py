@@ -26,7 +26,7 @@ from bucketmq.testing.bench.sizes import Sizes
 
 STORE = "S3-like latency"
 WORKER_BATCH = 100
-FILL_PER_SECOND = 20_000
+FILL_PER_SECOND = 8_000
 """More than the workers can take, so that they are never idle."""
 
 PEER_SENDS_SHARE = 20
@@ -180,7 +180,7 @@ def _fill(subject: str, path: str, backlog: int, shards: int) -> None:
     """One segment for each batch a worker takes, as producers that send so many at a time would leave them."""
     store = FolderStore(path)
     if subject == PEER:
-        SingleJsonQueue(store).fill(batch(0, backlog))
+        SingleJsonQueue(store).send(batch(0, backlog))
         return
     with over(store) as bucket:
         queue = bucket.queue("jobs", shards=shards)

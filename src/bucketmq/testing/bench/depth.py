@@ -1,7 +1,9 @@
-"""Ours and the single-JSON queue at growing depth, on the same folder: speed, requests and bytes for each operation.
+"""Ours and the single-JSON queue at growing depth: speed, requests and bytes for each operation.
 
-Each cell has a time it may take at most. An operation is one message sent, or one message received and acked; the ack
-travels with the next receive in both queues. End to end is one sending and one receiving process with batches of 100.
+Both lie in a folder, used as it is or with S3's latency. The time that many bytes take over a network is not added,
+which favours the peer. Each cell has a time it may take at most. An operation is one message sent, or one message
+received and acked; the ack travels with the next receive in both queues. End to end is one sending and one receiving
+process with batches of 100.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
@@ -23,11 +24,26 @@ from bucketmq.testing.bench.results import OURS, PEER, PEER_REMEMBERS, Measureme
 from bucketmq.testing.bench.single_json import SingleJsonQueue
 from bucketmq.testing.bench.sizes import Sizes
 
-SCENARIO = "depth"
-STORE = "folder"
+FOLDER = "folder"
+S3 = "S3-like latency"
 E2E_BATCH = 100
 
 Go = Callable[[], object]
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """Whose queue it is, where it lies, and how it is reached."""
+
+    subject: str
+    path: str
+    kind: str
+
+    def store(self) -> LatentStore:
+        inner = FolderStore(self.path)
+        return LatentStore(inner, seed=1) if self.kind == S3 else counted(inner)
+
+    def peer(self, store: LatentStore) -> SingleJsonQueue:
+        return SingleJsonQueue(store, remember=self.subject == PEER_REMEMBERS)
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -36,51 +52,51 @@ class Cell(msgspec.Struct, frozen=True):
     per_second: float
     requests: float
     bytes: float
+    operations: int
 
 
-def at_depths(sizes: Sizes) -> Iterator[Measurement]:
+def on_folder(sizes: Sizes) -> Iterator[Measurement]:
+    yield from _at_depths("depth", FOLDER, sizes)
+
+
+def at_latency(sizes: Sizes) -> Iterator[Measurement]:
+    yield from _at_depths("depth-s3", S3, sizes)
+
+
+def _at_depths(scenario: str, kind: str, sizes: Sizes) -> Iterator[Measurement]:
     for depth in (*sizes.depths, *sizes.depths_ours):
-        subjects = (OURS, PEER, PEER_REMEMBERS) if depth in sizes.depths else (OURS,)
-        for subject in subjects:
+        for subject in (OURS, PEER, PEER_REMEMBERS) if depth in sizes.depths else (OURS,):
             with folder() as path:
-                yield from _at_depth(subject, path, depth, sizes)
+                yield from _at_depth(scenario, Spot(subject, str(path), kind), depth, sizes)
 
 
-def _at_depth(subject: str, path: Path, depth: int, sizes: Sizes) -> Iterator[Measurement]:
-    _fill(subject, str(path), depth)
+def _at_depth(scenario: str, spot: Spot, depth: int, sizes: Sizes) -> Iterator[Measurement]:
+    _fill(spot, depth)
     settle_disk()
-    send, receive = alone(_operate, subject, str(path), sizes.cell_seconds, sizes.cell_operations)
+    found = partial(measured, scenario, subject=spot.subject, store=spot.kind, depth=depth)
+    send, receive = alone(_operate, spot, sizes.cell_seconds, sizes.cell_operations)
     for what, cell in (("send", send), ("receive and ack", receive)):
-        found = partial(measured, SCENARIO, what, subject=subject, store=STORE, depth=depth)
-        yield found([cell.per_second], "messages/s")
-        yield found([cell.requests], "requests")
-        yield found([cell.bytes], "bytes")
-    if subject != PEER_REMEMBERS:
-        rate = _end_to_end(subject, path, sizes.cell_seconds)
-        yield measured(SCENARIO, "end to end", [rate], "messages/s", subject=subject, store=STORE, depth=depth)
+        yield found(what, [cell.per_second], "messages/s")
+        yield found(what, [cell.requests], "requests")
+        yield found(what, [cell.bytes], "bytes")
+    if spot.subject != PEER_REMEMBERS:
+        yield found("end to end", [_end_to_end(spot, sizes.cell_seconds)], "messages/s")
 
 
-def _store(path: str) -> LatentStore:
-    return counted(FolderStore(path))
-
-
-def _peer(subject: str, store: LatentStore) -> SingleJsonQueue:
-    return SingleJsonQueue(store, remember=subject == PEER_REMEMBERS)
-
-
-def _fill(subject: str, path: str, depth: int) -> None:
-    if subject == OURS:
-        with over(_store(path)) as bucket:
+def _fill(spot: Spot, depth: int) -> None:
+    store = FolderStore(spot.path)
+    if spot.subject == OURS:
+        with over(store) as bucket:
             fill(bucket.queue("jobs"), depth)
     elif depth:
-        _peer(subject, _store(path)).fill(batch(0, depth))
+        SingleJsonQueue(store).send(batch(0, depth))
 
 
-def _operate(go: Go, subject: str, path: str, seconds: float, operations: int) -> tuple[Cell, Cell]:
-    """Send singly, then receive and ack singly what lies deepest, each for a while."""
-    store = _store(path)
+def _operate(go: Go, spot: Spot, seconds: float, operations: int) -> tuple[Cell, Cell]:
+    """Send singly, then receive and ack singly, each for a while and never more than was sent."""
+    store = spot.store()
     go()
-    if subject == OURS:
+    if spot.subject == OURS:
         with over(store) as bucket:
             queue = bucket.queue("jobs")
             queue.send(body(0))
@@ -91,8 +107,8 @@ def _operate(go: Go, subject: str, path: str, seconds: float, operations: int) -
                 delivery.ack()
 
             step()
-            return send, _cell(store, step, seconds, operations)
-    peer = _peer(subject, store)
+            return send, _cell(store, step, seconds, send.operations)
+    peer = spot.peer(store)
     peer.send([body(0)])
     send = _cell(store, lambda: peer.send([body(1)]), seconds, operations)
     acked: list[int] = []
@@ -103,7 +119,7 @@ def _operate(go: Go, subject: str, path: str, seconds: float, operations: int) -
         acked[:] = [received.lease]
 
     peer_step()
-    return send, _cell(store, peer_step, seconds, operations)
+    return send, _cell(store, peer_step, seconds, send.operations)
 
 
 def _cell(store: LatentStore, operation: Callable[[], object], seconds: float, operations: int) -> Cell:
@@ -115,25 +131,23 @@ def _cell(store: LatentStore, operation: Callable[[], object], seconds: float, o
         done += 1
         passed = time.perf_counter() - began
     used = store.counts.since(before)
-    return Cell(done / passed, used.requests / done, used.bytes / done)
+    return Cell(done / passed, used.requests / done, used.bytes / done, done)
 
 
-def _end_to_end(subject: str, path: Path, seconds: float) -> float:
+def _end_to_end(spot: Spot, seconds: float) -> float:
     """Messages a second through the queue, while its depth stays about the same."""
-    sent, received = together(
-        [(_send_for, (subject, str(path), seconds)), (_receive_for, (subject, str(path), seconds))]
-    )
+    sent, received = together([(_send_for, (spot, seconds)), (_receive_for, (spot, seconds))])
     return float(min(sent, received))
 
 
-def _send_for(go: Go, subject: str, path: str, seconds: float) -> float:
-    store = _store(path)
-    if subject == OURS:
+def _send_for(go: Go, spot: Spot, seconds: float) -> float:
+    store = spot.store()
+    if spot.subject == OURS:
         with over(store) as bucket:
             queue = bucket.queue("jobs")
             queue.settings()
             return _repeat(go, seconds, lambda: len(queue.send_many(batch(0, E2E_BATCH))))
-    peer = _peer(subject, store)
+    peer = spot.peer(store)
 
     def step() -> int:
         peer.send(batch(0, E2E_BATCH))
@@ -142,9 +156,9 @@ def _send_for(go: Go, subject: str, path: str, seconds: float) -> float:
     return _repeat(go, seconds, step)
 
 
-def _receive_for(go: Go, subject: str, path: str, seconds: float) -> float:
-    store = _store(path)
-    if subject == OURS:
+def _receive_for(go: Go, spot: Spot, seconds: float) -> float:
+    store = spot.store()
+    if spot.subject == OURS:
         with over(store) as bucket:
             queue = bucket.queue("jobs")
             queue.settings()
@@ -157,7 +171,7 @@ def _receive_for(go: Go, subject: str, path: str, seconds: float) -> float:
                 return len(deliveries)
 
             return _repeat(go, seconds, step)
-    peer = _peer(subject, store)
+    peer = spot.peer(store)
     acked: list[int] = []
 
     def peer_step() -> int:

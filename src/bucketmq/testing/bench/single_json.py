@@ -121,10 +121,6 @@ class SingleJsonQueue:
         state, _ = self._read()
         return len(state.messages) + sum(len(each.items) for each in state.processing.values())
 
-    def fill(self, bodies: Iterable[Any]) -> None:
-        """Put a backlog in place before anything is measured."""
-        self.send(bodies)
-
     def _change(self, change: Callable[[State], Result]) -> Result:
         for attempt in range(TRIES_MAX):
             state, version = self._read()

@@ -15,7 +15,7 @@ HEADINGS = ("what", "store", "depth", "queue", "value", "unit", "× peer", "targ
 WIDTH = 160
 """Of a table that goes into a file."""
 
-WIDE = frozenset({"depth"})
+WIDE = frozenset({"depth", "depth-s3"})
 WIDE_HEADINGS = ("what", "depth", "queue", "messages/s", "× peer", "requests", "bytes", "× fewer", "load")
 """Where the same thing is measured in several units, they stand beside one another."""
 

@@ -93,6 +93,7 @@ class Auditor:
         self.duplicated = 0
         self.unexpected = 0
         self._who = ""
+        self._chores = {chore for role in plan.roles for chore in role.chores}
         self._aimed_by: dict[str, str] = {}
         """For each move who wrote its target down."""
 
@@ -171,12 +172,13 @@ class Auditor:
 
     def _check_letter(self, offset: int, message: Message) -> None:
         died = message.died
-        if died is None or len(died.failures) != died.attempts:
+        if died is None or len(died.failures) < died.attempts:
             self.problem(f"dead letter {offset} ({message.id}) does not tell every failure: {died}")
             return
+        last = died.failures[-died.attempts :]  # those before are of an earlier life, from before a redrive
         if any(failure.error == "the record of this failure is gone" for failure in died.failures):
             self.problem(f"dead letter {offset} ({message.id}) misses a failure's record")
-        for number, failure in enumerate(died.failures, start=1):
+        for number, failure in enumerate(last, start=1):
             if failure.attempt != number:
                 self.problem(f"dead letter {offset} ({message.id}): failure {number} is of attempt {failure.attempt}")
 
@@ -190,7 +192,7 @@ class Auditor:
         if mark < log.mark:
             self.problem(f"the trim mark of {queue}/{shard} goes back from {log.mark} to {mark}")
         log.mark = mark
-        if queue != QUEUE:
+        if queue != QUEUE or self.settings.expire_seconds:
             return
         for subscription in self.plan.subscriptions:
             watch = self.heads.get((queue, subscription, shard))
@@ -282,8 +284,8 @@ class Auditor:
         self.world.covered[f"held to {then} by {kind}"] += 1
         place = watch.place(offset, was.lease)
         self.ended[place] = kind
-        if kind == "release" and place not in self.ledger.delivered:
-            return  # claimed in stock and given back unseen
+        if kind == "release" and (place not in self.ledger.delivered or "restart" in self._chores):
+            return  # claimed in stock and given back unseen, or given back at the end of a process
         if (
             kind not in ("expired", "redrive")
             and watch.queue == QUEUE
@@ -395,7 +397,7 @@ class Auditor:
         self.ledger.delivered[place] = attempt
         if lease > watch.head.lease or offset not in watch.claims:
             self.problem(f"{place} is delivered under a lease that the head never had")
-        late = place in self.ended or subscription == LATECOMER
+        late = place in self.ended or subscription == LATECOMER or offset < self.log(queue, shard).mark
         if not (isinstance(body, NotFound) and late):  # whoever comes so late finds the body trimmed
             self._check_body(message, body)
 

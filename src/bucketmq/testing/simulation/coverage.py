@@ -41,6 +41,9 @@ TRANSITIONS = (
     "conflict",
     "lease lost",
     "poison",
+    "closed",
+    "settled by receipt",
+    "receipt too late",
     "send unknown",
 )
 """Counted by the auditor and the workload under these names."""

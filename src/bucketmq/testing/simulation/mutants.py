@@ -27,6 +27,7 @@ from bucketmq.queue.head import Head, Span, stamp
 from bucketmq.queue.policy import Policy, policy_of
 from bucketmq.queue.settling import settle
 from bucketmq.testing.simulation.faults import Faults, only
+from bucketmq.testing.simulation.plan import FENCED, LEVEL, LONG, Tilt
 from bucketmq.testing.simulation.run import run_seed
 from bucketmq.testing.simulation.store import SimStore
 
@@ -43,7 +44,7 @@ class Mutant(msgspec.Struct, frozen=True):
     plant: Callable[[], Any]
     """Makes the context manager that plants it."""
     faults: Faults | None = None
-    long: bool | None = None
+    tilt: Tilt = LEVEL
 
 
 class Hunt(msgspec.Struct, frozen=True):
@@ -59,7 +60,7 @@ def hunt(mutant: Mutant, seeds: int = SEEDS_MAX, first_seed: int = 0) -> Hunt:
     with mutant.plant():
         for seed in range(first_seed, first_seed + seeds):
             try:
-                report = run_seed(seed, faults=mutant.faults, long=mutant.long)
+                report = run_seed(seed, faults=mutant.faults, tilt=mutant.tilt)
             except Exception as error:  # a bug may well break the run itself
                 return Hunt(mutant.name, seed, f"the run broke: {error!r}")
             if report.problems:
@@ -209,9 +210,9 @@ def _unordered(settings: Any) -> Policy:
 # Trimming, moving, deduplicating, delaying
 
 
-def _no_guard(log: Any, base: int, known_at: float, now: float) -> Procedure[tuple[int, float]]:
+def _no_guard(log: Any, base: int, known_at: float, now: float) -> Procedure[int]:
     yield from ()
-    return base, now
+    return base
 
 
 def _no_mark(kind: Any, key: str, empty: Any, change: Callable[[Any], Any]) -> Procedure[Any]:
@@ -314,13 +315,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "a sleeper does not look at the trim mark",
         lambda: everywhere(append._lowest, _no_guard),
         only(["freeze"]),
-        True,
+        LONG,
     ),
     Mutant(
         "segments are deleted before the mark has moved",
         lambda: patch.object(trim, "update_document", _no_mark),
         only([]),
-        True,
+        LONG,
     ),
     Mutant("a move's target is not written down", lambda: patch.object(moves, "commit", _commit_without_aim), DEATH),
     Mutant(
@@ -336,11 +337,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "a fence is noticed only by who does not know the new count",
         lambda: everywhere(append.is_outdated, lambda queue, shards: queue.settings.ordered and queue.stale),
         only(["slow", "late_landing"]),
+        FENCED,
     ),
     Mutant(
         "new shards are used before the fences stand",
         lambda: everywhere(shards.sending_settings, refresh_settings),
         only(["slow", "crash"]),
+        FENCED,
     ),
-    Mutant("a fence is ignored", lambda: everywhere(append.is_outdated, lambda queue, shards: False)),
+    Mutant("a fence is ignored", lambda: everywhere(append.is_outdated, lambda queue, shards: False), None, FENCED),
 )

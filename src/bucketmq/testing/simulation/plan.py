@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bucketmq.queue.settings import MAIN
-from bucketmq.testing.simulation.faults import NONE, Faults, swarm
+from bucketmq.testing.simulation.faults import Faults, swarm
 
 AUDIT = "audit"
 """The second subscription, in runs that have one."""
@@ -73,18 +73,31 @@ class Plan(msgspec.Struct, frozen=True):
         return any(job.delay_seconds for role in self.roles for job in role.jobs)
 
 
-def draw(seed: int, faults: Faults | None = None, *, long: bool | None = None) -> Plan:
-    """The plan of a seed; `faults` takes the place of the swarm's mixture, `long` that of its length."""
+class Tilt(msgspec.Struct, frozen=True):
+    """What is not left to the seed: None leaves it."""
+
+    long: bool | None = None
+    ordered: bool | None = None
+    raised: bool | None = None
+
+
+LEVEL = Tilt()
+SHORT = Tilt(long=False)
+LONG = Tilt(long=True)
+FENCED = Tilt(long=False, ordered=True, raised=True)
+
+
+def draw(seed: int, faults: Faults | None = None, tilt: Tilt = LEVEL) -> Plan:
+    """The plan of a seed; `faults` takes the place of the swarm's mixture, `tilt` of some of its dice."""
     chance = random.Random(f"plan {seed}")
     mixture = swarm(chance)
     mixture = faults if faults is not None else mixture
-    drawn = chance.random() < 0.12
-    long = drawn if long is None else long
+    long = _toss(chance, 0.10, tilt.long)
     calm = _is_calm(mixture)
-    settings = _settings(chance, long=long, calm=calm)
+    settings = _settings(chance, long=long, calm=calm, ordered=_toss(chance, 0.35, tilt.ordered))
     subscriptions = (MAIN, AUDIT) if chance.random() < 0.3 else (MAIN,)
     jobs = _jobs(chance, settings, long=long)
-    roles = _roles(chance, subscriptions, jobs, long=long, plain=mixture == NONE)
+    roles = _roles(chance, subscriptions, jobs, long=long, raised=_toss(chance, 0.35, tilt.raised), calm=calm)
     tokens = [token for job in jobs for token in job.tokens]
     return Plan(
         seed=seed,
@@ -103,20 +116,26 @@ def draw(seed: int, faults: Faults | None = None, *, long: bool | None = None) -
     )
 
 
+def _toss(chance: random.Random, odds: float, tilt: bool | None) -> bool:
+    tossed = chance.random() < odds
+    return tossed if tilt is None else tilt
+
+
 def _is_calm(faults: Faults) -> bool:
     rates = faults.lost_request, faults.lost_reply, faults.late_landing, faults.conflict_409, faults.error_503
     return max(rates) <= 0.1 and not (faults.slow or faults.crash or faults.freeze or faults.skew)
 
 
-def _settings(chance: random.Random, *, long: bool, calm: bool) -> dict[str, Any]:
+def _settings(chance: random.Random, *, long: bool, calm: bool, ordered: bool) -> dict[str, Any]:
     return {
         "shards": 1 if long else chance.choice((1, 1, 2, 3)),
-        "ordered": chance.random() < 0.35,
+        "ordered": ordered,
         "lease_seconds": 40.0 if calm else chance.choice((5.0, 10.0, 20.0)),
         "attempts_max": chance.choice((3, 4, 5)),
         "backoff": {"first_seconds": 0.5, "factor": 2.0, "max_seconds": 4.0, "jitter": 0.2},
         "dedup_seconds": chance.choice((0.0, 30.0)) if long else 3600.0,
         "keep_seconds": 0.0,
+        "expire_seconds": chance.choice((0.0, 0.0, 0.0, 150.0)) if long else 0.0,
         "inline_bytes_max": 150,
     }
 
@@ -146,7 +165,7 @@ def _jobs(chance: random.Random, settings: dict[str, Any], *, long: bool) -> lis
 
 
 def _roles(
-    chance: random.Random, subscriptions: tuple[str, ...], jobs: list[Job], *, long: bool, plain: bool
+    chance: random.Random, subscriptions: tuple[str, ...], jobs: list[Job], *, long: bool, raised: bool, calm: bool
 ) -> tuple[Role, ...]:
     count = chance.randint(3, 5)
     senders = [chance.choice((1, 1, 2, 3)) if place < 2 else chance.choice((0, 0, 1)) for place in range(count)]
@@ -158,7 +177,9 @@ def _roles(
         workers[chance.randrange(count)].append((subscription, "hand"))
     chores: list[list[str]] = [[] for _ in range(count)]
     wanted = ["trim", "trim"] if long else []
-    wanted += [name for name, odds in (("raise", 0.35), ("stats", 0.25), ("redrive", 0.3)) if chance.random() < odds]
+    wanted += ["raise"] if raised else []
+    odds = {"stats": 0.25, "redrive": 0.3, "restart": 0.0 if calm else 0.2}
+    wanted += [name for name, odd in odds.items() if chance.random() < odd]
     for name in wanted:
         chores[chance.randrange(count)].append(name)
     if long and chance.random() < 0.3:

@@ -18,7 +18,7 @@ from bucketmq.testing.simulation.auditor import DEAD, Auditor
 from bucketmq.testing.simulation.engine import Process
 from bucketmq.testing.simulation.faults import NONE, Faults
 from bucketmq.testing.simulation.ledger import Ledger
-from bucketmq.testing.simulation.plan import QUEUE, Plan, draw
+from bucketmq.testing.simulation.plan import LEVEL, QUEUE, Plan, Tilt, draw
 from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.workload import Actor, Line, Scene
 from bucketmq.testing.simulation.world import EPOCH, World
@@ -55,10 +55,10 @@ class Report(msgspec.Struct):
         return hashlib.blake2b("\n".join(self.trace or []).encode(), digest_size=16).hexdigest()
 
 
-def run_seed(seed: int, *, faults: Faults | None = None, long: bool | None = None, traced: bool = False) -> Report:
+def run_seed(seed: int, *, faults: Faults | None = None, tilt: Tilt = LEVEL, traced: bool = False) -> Report:
     """Run one seed. The same seed gives the same history, on every machine."""
     with _quiet():
-        return Run(draw(seed, faults, long=long), traced=traced).report()
+        return Run(draw(seed, faults, tilt), traced=traced).report()
 
 
 @contextmanager
@@ -90,7 +90,7 @@ class Run:
         self.auditor = Auditor(plan, self.world, self.ledger)
         self.store.witness = self.auditor
         self.lines = [Line(role) for role in plan.roles]
-        self.scene = Scene(plan, self.world, self.ledger, self.auditor, self.lines, [True])
+        self.scene = Scene(plan, self.world, self.ledger, self.auditor, self.lines, [True], [])
         self.processes: list[Process] = []
         self._line_of: dict[Process, Line] = {}
         self._fates = 0
@@ -116,6 +116,7 @@ class Run:
         for process in self.processes:
             if process.broken is not None:
                 auditor.problem(f"{process.name}: a procedure ended with {process.broken!r}")
+        world.covered["conflict"] += self.store.refused
         lost = len(auditor.lost()) if drained else 0
         return Report(
             seed=self.plan.seed,

@@ -13,6 +13,7 @@ import msgspec
 
 from bucketmq.testing.simulation import coverage
 from bucketmq.testing.simulation.faults import Faults
+from bucketmq.testing.simulation.plan import LEVEL, Tilt
 from bucketmq.testing.simulation.run import Report, run_seed
 
 CHUNK = 20
@@ -87,12 +88,12 @@ def swarm(
     *,
     jobs: int = 1,
     faults: Faults | None = None,
-    long: bool | None = None,
+    tilt: Tilt = LEVEL,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Totals:
     """Run all of `seeds` in `jobs` processes and add them up. What fails is told to `progress` at once."""
     totals, told = Totals(), time.monotonic()
-    for report in _reports(list(seeds), jobs, faults, long):
+    for report in _reports(list(seeds), jobs, faults, tilt):
         totals.add(report)
         if report.problems:
             progress(str(totals.failures[-1]))
@@ -102,15 +103,15 @@ def swarm(
     return totals
 
 
-def _reports(seeds: list[int], jobs: int, faults: Faults | None, long: bool | None) -> Iterator[Report]:
+def _reports(seeds: list[int], jobs: int, faults: Faults | None, tilt: Tilt) -> Iterator[Report]:
     if jobs <= 1:
         for seed in seeds:
-            yield run_seed(seed, faults=faults, long=long)
+            yield run_seed(seed, faults=faults, tilt=tilt)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_one, ((seed, faults, long) for seed in seeds), chunksize=CHUNK)
+        yield from pool.map(_one, ((seed, faults, tilt) for seed in seeds), chunksize=CHUNK)
 
 
-def _one(arguments: tuple[int, Faults | None, bool | None]) -> Report:
-    seed, faults, long = arguments
-    return run_seed(seed, faults=faults, long=long)
+def _one(arguments: tuple[int, Faults | None, Tilt]) -> Report:
+    seed, faults, tilt = arguments
+    return run_seed(seed, faults=faults, tilt=tilt)

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 from bucketmq import outcomes
 from bucketmq.errors import BucketMQError, LeaseLost
-from bucketmq.procedures.api import BucketApi, QueueApi, SubscriptionApi, extend_now, settle_now
+from bucketmq.procedures.api import BucketApi, QueueApi, SubscriptionApi, extend_now, settle_now, write_receipt
 from bucketmq.procedures.browse import inline_body
 from bucketmq.procedures.receive import Lot
 from bucketmq.procedures.requests import Call, Pause, Procedure
 from bucketmq.procedures.send import Letters, Receipt
+from bucketmq.procedures.work import Work
 from bucketmq.queue.message import Message
 from bucketmq.testing.simulation.auditor import Auditor
 from bucketmq.testing.simulation.engine import Process
@@ -51,6 +52,8 @@ class Scene(NamedTuple):
     lines: list[Line]
     trouble: list[bool]
     """Whether handlers still misbehave: `[True]` until everything heals."""
+    receipts: list[tuple[str, Place]]
+    """Receipts that a receiver gave away, for whoever finds them to settle."""
 
     @property
     def is_troubled(self) -> bool:
@@ -76,6 +79,7 @@ class Actor:
         self.process = process
         self.bucket = BucketApi("", lists_in_order=scene.plan.lists_in_order, local=False, probe_first=False)
         self.queue = QueueApi(self.bucket, QUEUE, {})
+        self.works: list[Work] = []
 
     def start(self) -> None:
         """Begin everything the role does."""
@@ -153,6 +157,7 @@ class Actor:
             yield Pause(max(0.0, EPOCH + LATECOMER_SECONDS - self.scene.world.now))
         sub = SubscriptionApi(self.queue, name)
         while True:
+            yield from self._settle_for_others(sub)
             limit = 1 + int(chance() * 4)
             keep_alive = chance() < 0.3
             try:
@@ -168,6 +173,26 @@ class Actor:
                 yield from self._treat(each, may_forget=not keep_alive)
             if chance() < 0.6:
                 yield from self._confirm(received.lot, hands)
+
+    def _settle_for_others(self, sub: SubscriptionApi) -> Procedure[None]:
+        """Ack what another process received, by its receipt."""
+        receipts = [each for each in self.scene.receipts if each[1][1] == sub.name]
+        if not receipts:
+            return
+        self.scene.receipts.remove(receipts[0])
+        text, place = receipts[0]
+        try:
+            lot = yield from sub.restore(text)
+            self.scene.ledger.decide(place, "ack")
+            lot.ack(place[3])
+            yield from settle_now(lot)
+        except LeaseLost:
+            self.scene.world.covered["receipt too late"] += 1
+        except BucketMQError:
+            self.scene.world.covered["settle unknown"] += 1
+        else:
+            self.scene.world.covered["settled by receipt"] += 1
+            self.scene.auditor.confirmed(place, "ack")
 
     def _hands(self, lot: Lot, bodies: dict[str, Any]) -> list[Hands]:
         desk, made = lot.desk, []
@@ -191,7 +216,9 @@ class Actor:
             dice -= odds
             if dice < 0:
                 return kind
-        return "forget" if dice < 0.02 and not scene.plan.calm else "ack"
+        if scene.plan.calm:
+            return "ack"
+        return "forget" if dice < 0.02 else "give" if dice < 0.06 else "ack"
 
     def _handling_seconds(self) -> float:
         chance = self.scene.world.chance
@@ -209,9 +236,14 @@ class Actor:
             except BucketMQError as error:
                 self.scene.world.covered[f"extend {error.kind}"] += 1
             kind = "ack"
-        if each.lot.lost or (kind == "forget" and may_forget):
+        if each.lot.lost:
             return
-        kind = "ack" if kind == "forget" else kind
+        if kind == "give" and may_forget:
+            self.scene.receipts.append((write_receipt(each.lot, each.offset, each.attempt), each.place))
+            return
+        if kind == "forget" and may_forget:
+            return
+        kind = "ack" if kind in ("forget", "give") else kind
         self.scene.ledger.decide(each.place, kind)
         if kind == "ack":
             each.lot.ack(each.offset)
@@ -247,7 +279,7 @@ class Actor:
                 yield from sub.work(
                     self._handle,
                     self._hands,
-                    lambda _: None,
+                    self.works.append,
                     concurrency=concurrency,
                     prefetch=None,
                     lease_seconds=None,
@@ -262,7 +294,7 @@ class Actor:
         if kind == "die":
             self.scene.world.covered["poison"] += 1
             yield Call(lambda _: self.process.kill(), None)
-        if kind in ("extend", "forget"):
+        if kind in ("extend", "forget", "give"):
             kind = "ack"
         self.scene.ledger.decide(each.place, kind)
         if kind == "retry" and self.scene.world.chance() < 0.5:
@@ -303,6 +335,20 @@ class Actor:
             else:
                 self.line.chores.discard("raise")
                 return
+
+    def _restart(self) -> Procedure[None]:
+        """A process that ends as it should: workers stop, what waits is handed in."""
+        yield Pause(2.0 + self.scene.world.chance() * 15.0)
+        self.line.chores.discard("restart")
+        for state in self.works:
+            state.stop()
+        try:
+            yield Pause(1.0)
+            yield from self.bucket.close()
+        except BucketMQError:
+            self.scene.world.covered["close failed"] += 1
+        self.scene.world.covered["closed"] += 1
+        yield Call(lambda _: self.process.kill(), None)
 
     def _redrive(self) -> Procedure[None]:
         dead = self.queue.dead()

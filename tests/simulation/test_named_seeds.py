@@ -1,0 +1,31 @@
+"""Seeds that once failed, each with what it showed. They stay, so that it does not come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from bucketmq.testing.simulation import run_seed
+
+NAMED = {
+    7: "a delayed message was placed behind the fence in its old shard",
+    80: "two letters of one message were redriven together",
+    97: "a sender walked past a fence because another caller had refreshed the settings",
+    123: "stats raced with a redrive",
+    269: "two messages of one key were in flight in two shards",
+    798: "a sender that had slept created a dead name and did not look",
+    806: "settings were believed fresh while they were still being read",
+    1191: "a group of delayed messages was divided by two shard counts and one part was empty",
+    1206: "a sender slept between landing and hearing, and sent again",
+    1320: "a subscription began while a trim was under way",
+    1474: "a group of delayed messages was divided by two shard counts",
+    1740: "a receipt told the offset of another message",
+    1808: "a tail learnt by reading was believed fresh",
+    1845: "a tail learnt from another sleeper's segment was believed fresh",
+    1930: "a segment was missing because it had been trimmed, and was taken for the tail",
+    2164: "a sender slept between landing and hearing, and sent again",
+}
+
+
+@pytest.mark.parametrize("seed", NAMED, ids=lambda seed: f"{seed}-{NAMED[seed].replace(' ', '-')}")
+def test_a_seed_that_once_failed_passes(seed: int) -> None:
+    assert run_seed(seed).problems == []

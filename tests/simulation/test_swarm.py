@@ -1,0 +1,68 @@
+"""Thousands of histories of the production code under faults. What fails is replayed by its seed."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from bucketmq.testing.simulation import swarm
+from bucketmq.testing.simulation.faults import KINDS, NONE, only
+from bucketmq.testing.simulation.plan import SHORT
+from bucketmq.testing.simulation.swarm import Totals
+
+SEEDS = 10_000
+PARTS = 4
+SEEDS_SINGLE = 50
+SEEDS_PAIR = 12
+SEEDS_CALM = 150
+
+REQUESTS_PER_MESSAGE = 8.0
+"""Without faults, polling of several idle processes included (L6)."""
+
+
+def check(totals: Totals) -> None:
+    assert not totals.failures, "\n".join(str(failure) for failure in totals.failures[:5])
+    assert (totals.lost, totals.unexpected, totals.duplicated) == (0, 0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_seed_of_the_swarm_breaks_a_promise(part: int) -> None:
+    count = SEEDS // PARTS
+    totals = swarm(range(part * count, (part + 1) * count))
+    check(totals)
+    assert totals.seeds == count
+    assert not totals.missing, f"never met in {count} seeds: {totals.missing}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_fault_alone_and_often_breaks_nothing(kind: str) -> None:
+    totals = swarm(range(100_000, 100_000 + SEEDS_SINGLE), faults=only([kind]))
+    check(totals)
+    assert totals.faults[kind], f"{kind} never happened"
+    assert set(totals.faults) <= {kind, "crash"}, "a poisonous message may kill, nothing else comes by itself"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("pair", combinations(KINDS, 2), ids="+".join)
+def test_each_pair_of_faults_breaks_nothing(pair: tuple[str, str]) -> None:
+    totals = swarm(range(200_000, 200_000 + SEEDS_PAIR), faults=only(pair))
+    check(totals)
+    for kind in pair:
+        assert totals.faults[kind], f"{kind} never happened"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_without_faults_nothing_is_delivered_again_and_requests_stay_within_the_budget() -> None:
+    totals = swarm(range(300_000, 300_000 + SEEDS_CALM), faults=NONE, tilt=SHORT)
+    check(totals)
+    assert not totals.faults
+    assert totals.redeliveries == 0
+    assert totals.recovered == 0
+    assert totals.requests / totals.messages <= REQUESTS_PER_MESSAGE

@@ -89,7 +89,9 @@ class Bucket:
         return self._engine.hands.clock.skew_seconds
 
     def close(self) -> None:
-        """Hand in settlements that wait and stop the background work."""
+        """Hand in settlements that wait and stop the background work. Closing again does nothing."""
+        if self._engine.hands.closed:
+            return
         atexit.unregister(self._at_exit)
         self._engine.run(self._api.close())
         self._engine.close()

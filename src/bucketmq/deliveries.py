@@ -15,10 +15,33 @@ from bucketmq.procedures.receive import Lot
 from bucketmq.queue.message import Message
 
 
-class DeliveryData:
+class HasMessage:
+    """What can be told of anything that has a message."""
+
+    __slots__ = ("message",)
+    message: Message
+
+    @property
+    def id(self) -> str:
+        return self.message.id
+
+    @property
+    def key(self) -> str | None:
+        return self.message.key
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.message.headers or {}
+
+    @property
+    def sent_at(self) -> datetime:
+        return datetime.fromisoformat(self.message.at)
+
+
+class DeliveryData(HasMessage):
     """A message in your hands until its lease is over. Settle it: ack, retry, bury or release."""
 
-    __slots__ = ("_lot", "attempt", "message", "offset")
+    __slots__ = ("_lot", "attempt", "offset")
 
     def __init__(self, lot: Lot, message: Message, offset: int, attempt: int) -> None:
         self._lot = lot
@@ -26,10 +49,6 @@ class DeliveryData:
         self.offset = offset
         self.attempt = attempt
         """1 for the first delivery, counted when it was handed out."""
-
-    @property
-    def id(self) -> str:
-        return self.message.id
 
     @property
     def body(self) -> Any:
@@ -43,18 +62,6 @@ class DeliveryData:
         if isinstance(body, Exception):
             raise body
         return body
-
-    @property
-    def key(self) -> str | None:
-        return self.message.key
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self.message.headers or {}
-
-    @property
-    def sent_at(self) -> datetime:
-        return datetime.fromisoformat(self.message.at)
 
     @property
     def shard(self) -> int:
@@ -140,10 +147,10 @@ def give_back(deliveries: Iterable[DeliveryData]) -> None:
         delivery._lot.release(delivery.offset, delivery.attempt)
 
 
-class PeekedMessage:
+class PeekedMessage(HasMessage):
     """A message as looked at without claiming it."""
 
-    __slots__ = ("attempts", "message", "offset", "shard", "state")
+    __slots__ = ("attempts", "offset", "shard", "state")
 
     def __init__(self, seen: Seen) -> None:
         self.message = seen.message
@@ -153,25 +160,9 @@ class PeekedMessage:
         self.attempts = seen.attempts
 
     @property
-    def id(self) -> str:
-        return self.message.id
-
-    @property
     def body(self) -> Any:
         """The body; None for a large one, which lies in an object of its own (`message.body_at`)."""
         return inline_body(self.message)
-
-    @property
-    def key(self) -> str | None:
-        return self.message.key
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self.message.headers or {}
-
-    @property
-    def sent_at(self) -> datetime:
-        return datetime.fromisoformat(self.message.at)
 
     def __repr__(self) -> str:
         return f"<Message {self.id} {self.state} at {self.shard}/{self.offset}>"

@@ -44,7 +44,6 @@ from bucketmq.queue.head import Held, Lease, Span
 from bucketmq.queue.message import Message
 from bucketmq.queue.settings import MAIN, SHARDS_MAX, Settings, check_name
 
-PEEK_MAX = 1_000_000
 LEASE_SECONDS_MIN = 0.1
 LEASE_SECONDS_MAX = 12 * 3600.0
 PREFETCH = 4
@@ -299,7 +298,7 @@ class DeadApi:
     ) -> Procedure[redrive.Redriven]:
         sub = yield from self._sub.open()
         how = redrive.count_matching if dry_run else redrive.redrive
-        return (yield from how(sub, wanted, PEEK_MAX if limit is None else limit))
+        return (yield from how(sub, wanted, redrive.LETTERS_MAX if limit is None else limit))
 
 
 class Received(msgspec.Struct, frozen=True):

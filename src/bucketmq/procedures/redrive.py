@@ -13,6 +13,7 @@ from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.subscription import Nobody, OpenSubscription, receive
 
 LOT = 200
+LETTERS_MAX = 1_000_000
 LEASE_SECONDS = 60.0
 
 
@@ -25,8 +26,8 @@ class Redriven(msgspec.Struct, frozen=True):
 
 def count_matching(dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int) -> Procedure[Redriven]:
     """A dry run: how many dead letters match, without touching them."""
-    seen = yield from peek(dead, limit)
-    return Redriven(sum(1 for each in seen if wanted(each)), 0)
+    seen = yield from peek(dead, LETTERS_MAX)
+    return Redriven(min(limit, sum(1 for each in seen if wanted(each))), 0)
 
 
 def redrive(dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int) -> Procedure[Redriven]:

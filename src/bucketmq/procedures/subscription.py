@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from bucketmq.bucket.port import Missing, Written
-from bucketmq.errors import Corrupt, Invalid
+from bucketmq.errors import BucketMQError, Corrupt, Invalid
 from bucketmq.log import documents
 from bucketmq.log.layout import base_of
 from bucketmq.procedures.append import fresh_tail, read_segment, trim_mark
@@ -25,6 +26,8 @@ from bucketmq.procedures.verbs import Patience, get, list_page
 from bucketmq.queue.commands import Full
 from bucketmq.queue.head import Head
 from bucketmq.queue.settings import check_name
+
+log = logging.getLogger("bucketmq")
 
 POLL_FIRST_SECONDS = 0.02
 POLL_FIRST_SECONDS_LOCAL = 0.002
@@ -73,10 +76,6 @@ class OpenSubscription:
             name = (self.name, shard)
             found = self.desks.setdefault(shard, self.queue.shared(name, lambda: Desk(self.queue, self.name, shard)))
         return found
-
-    def rates(self) -> tuple[int, int]:
-        """Commits made and races lost by this process."""
-        return sum(desk.commits for desk in self.desks.values()), sum(desk.conflicts for desk in self.desks.values())
 
 
 class Nobody(msgspec.Struct, frozen=True):
@@ -192,7 +191,10 @@ def _try_shard(
         _learn_from(sub, collided=True)
         rest(desk, (yield Now()))
         return Empty(desk.rest_until)
-    yield from look_after(desk)
+    try:
+        yield from look_after(desk)
+    except BucketMQError as error:  # must not cost us what was claimed; the head keeps what is left to do
+        log.warning("action=look_after_failed head=%s kind=%s %s", desk.key, error.kind, error)
     if isinstance(found, Lot):
         desk.claimed_at = yield Now()
         _learn_from(sub, collided=desk.conflicts > conflicts)

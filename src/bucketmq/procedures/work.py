@@ -176,17 +176,29 @@ def _runner(state: Work, number: int) -> Procedure[None]:
 
 
 def _handle(state: Work, piece: Piece) -> Procedure[None]:
+    now = yield Now()
+    if piece.lot.lost or now >= piece.lot.until:  # we slept, or the bucket was out of reach: somebody else may have it
+        log.warning("action=lease_over queue=%s lease=%d", state.subscription.queue.name, piece.lot.lease)
+        return
     try:
         outcome = yield Call(state.handler, piece.delivery)
     except (Exception, SystemExit) as error:  # a handler that calls sys.exit() must not take its runner along
         if isinstance(error, LeaseLost) and piece.lot.lost:
             log.warning("action=lease_lost queue=%s %s", state.subscription.queue.name, error)
             return
-        outcome = outcomes.Retry(_short(traceback.format_exc()))
+        outcome = outcomes.Retry(_short(_traceback(error)))
         log.warning("action=handler_failed queue=%s attempt=%d", state.subscription.queue.name, piece.attempt)
     if piece.offset in piece.lot.settled:
         return
     yield from _settle(state, piece, outcome)
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback from the handler on, without the frames of this library that called it."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None and "bucketmq" in at.tb_frame.f_globals.get("__name__", ""):
+        at = at.tb_next
+    return "".join(traceback.format_exception(type(error), error, at))
 
 
 def _short(text: str) -> str:

@@ -158,6 +158,10 @@ class Lot:
         offsets = ",".join(f"{span.start}-{span.stop - 1}" for span in spans[:5])
         log.warning("action=lease_lost head=%s lease=%d offsets=%s", self.desk.key, self.lease, offsets)
 
+    def over(self, now: float) -> bool:
+        """Whether the lease has ended, as far as we know."""
+        return self.lost or now >= self.until
+
     def check(self) -> None:
         """Raise `LeaseLost` if the bucket has said so already."""
         if self.lost:

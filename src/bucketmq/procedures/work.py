@@ -177,7 +177,7 @@ def _runner(state: Work, number: int) -> Procedure[None]:
 
 def _handle(state: Work, piece: Piece) -> Procedure[None]:
     now = yield Now()
-    if piece.lot.lost or now >= piece.lot.until:  # we slept, or the bucket was out of reach: somebody else may have it
+    if piece.lot.over(now):  # we slept, or the bucket was out of reach: somebody else may have it
         log.warning("action=lease_over queue=%s lease=%d", state.subscription.queue.name, piece.lot.lease)
         return
     try:

@@ -20,7 +20,7 @@ from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
-from bucketmq.procedures.api import BucketApi, DeadApi, QueueApi, SubscriptionApi, extend_now, settle_now
+from bucketmq.procedures.api import BucketApi, DeadApi, QueueApi, Received, SubscriptionApi, extend_now, settle_now
 from bucketmq.procedures.keeper import Keeper, hand_in_all
 from bucketmq.procedures.receive import Lot
 from bucketmq.procedures.redrive import Redriven
@@ -115,7 +115,7 @@ class Subscription:
     ) -> Batch[Delivery]:
         """Up to `limit` deliveries from one shard, waiting up to `wait_seconds` for the first. One GET and one PUT."""
         found = self._engine.run(self._sub.receive(limit, wait_seconds, lease_seconds))
-        return self._batch(found.lot, found.bodies, full=found.full)
+        return self._batch(found)
 
     def __iter__(self) -> Iterator[Delivery]:
         """Deliveries for ever, each lease kept alive until you settle it. Settle one before asking for the next.
@@ -124,15 +124,15 @@ class Subscription:
         """
         while True:
             found = self._engine.run(self._sub.receive(ITERATE_LIMIT, ITERATE_WAIT_SECONDS, None, keep_alive=True))
-            waiting = deque(self._batch(found.lot, found.bodies, full=found.full))
+            waiting = deque(self._batch(found))
             try:
                 while waiting:
                     yield waiting.popleft()
             finally:
                 give_back(waiting)
 
-    def _batch(self, lot: Lot | None, bodies: dict[str, Any], *, full: bool) -> Batch[Delivery]:
-        return Batch(self._deliveries(lot, bodies) if lot is not None else [], full=full)
+    def _batch(self, found: Received) -> Batch[Delivery]:
+        return Batch(self._deliveries(found.lot, found.bodies) if found.lot is not None else [], found.nobody)
 
     def _deliveries(self, lot: Lot, bodies: dict[str, Any]) -> list[Delivery]:
         lot.engine = self._engine

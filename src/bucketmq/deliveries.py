@@ -12,6 +12,7 @@ from bucketmq.errors import Invalid
 from bucketmq.procedures.api import write_receipt
 from bucketmq.procedures.browse import Seen, inline_body
 from bucketmq.procedures.receive import Lot
+from bucketmq.procedures.subscription import Nobody
 from bucketmq.queue.message import Message
 
 
@@ -105,15 +106,16 @@ Kind = TypeVar("Kind", bound=DeliveryData)
 class Batch(Sequence[Kind], Generic[Kind]):
     """What one receive gave: deliveries, perhaps none.
 
-    When there are none, `full` tells the two reasons apart: False, nothing was there; True, so much is in flight that
-    nothing more is handed out until some of it is settled.
+    When there are none it says why. `full`: so much is in flight that nothing more is handed out until some of it is
+    settled. `contended`: other workers were taking what is there all the while you waited. Neither: nothing was there.
     """
 
-    __slots__ = ("_deliveries", "full")
+    __slots__ = ("_deliveries", "contended", "full")
 
-    def __init__(self, deliveries: list[Kind], *, full: bool = False) -> None:
+    def __init__(self, deliveries: list[Kind], why: Nobody) -> None:
         self._deliveries = deliveries
-        self.full = full
+        self.full = why.full
+        self.contended = why.contended
 
     @overload
     def __getitem__(self, index: int) -> Kind: ...
@@ -129,7 +131,8 @@ class Batch(Sequence[Kind], Generic[Kind]):
         return len(self._deliveries)
 
     def __repr__(self) -> str:
-        return f"<Batch of {len(self)}{' (full)' if self.full else ''}>"
+        why = " (full)" if self.full else " (contended)" if self.contended else ""
+        return f"<Batch of {len(self)}{why}>"
 
 
 def deliveries_of(kind: type[Kind], lot: Lot, bodies: dict[str, Any]) -> list[Kind]:

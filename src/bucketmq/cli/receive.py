@@ -20,6 +20,7 @@ from bucketmq.cli.options import (
 )
 from bucketmq.cli.output import body_text, emit, emit_text, flush, message_row, plural, say
 from bucketmq.client import Bucket, Delivery, Subscription
+from bucketmq.deliveries import Batch
 from bucketmq.errors import Contended, Invalid, LeaseLost
 from bucketmq.procedures.api import read_receipt
 from bucketmq.queue.settings import MAIN
@@ -49,7 +50,7 @@ def receive(
     with open_bucket(context, url) as bucket:
         found = bucket.existing_queue(queue)
         source = found if subscription == MAIN else found.subscription(subscription, start=start)
-        got, full = _collect(source, limit, wait, lease)
+        got, last = _collect(source, limit, wait, lease)
         for delivery in got:
             _show(delivery, wants_json(context, as_json))
         flush()
@@ -57,7 +58,9 @@ def receive(
             for delivery in got:
                 delivery.ack()
             source.flush()
-    if full and not got:
+    if not got and last.contended:
+        raise Contended(f"other workers are taking what is in {queue}; wait longer, or raise the shard count")
+    if not got and last.full:
         raise _Full(f"so much of {queue} is in flight that nothing more is handed out; settle some, or wait")
     if not got:
         say(f"nothing to receive from {queue}")
@@ -70,15 +73,16 @@ class _Full(Contended):
     kind = "full"
 
 
-def _collect(source: Subscription, limit: int, wait: float, lease: float | None) -> tuple[list[Delivery], bool]:
+def _collect(
+    source: Subscription, limit: int, wait: float, lease: float | None
+) -> tuple[list[Delivery], Batch[Delivery]]:
     """Up to `limit` deliveries from as many shards as it takes. Only the first receive waits."""
     got: list[Delivery] = []
-    while len(got) < limit:
+    while True:
         batch = source.receive(limit - len(got), wait_seconds=0.0 if got else wait, lease_seconds=lease)
-        if not batch:
-            return got, batch.full
         got += batch
-    return got, False
+        if not batch or len(got) >= limit:
+            return got, batch
 
 
 def _show(delivery: Delivery, as_json: bool) -> None:

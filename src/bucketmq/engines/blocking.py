@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from bucketmq.procedures.requests import (
     Create,
     Delete,
     Get,
+    Latch,
     List,
     NewId,
     Now,
@@ -34,6 +36,8 @@ from bucketmq.procedures.requests import (
 Result = TypeVar("Result")
 
 TOGETHER_MAX = 16
+SIGNAL_SECONDS = 0.25
+"""How soon a signal is noticed while the main thread waits."""
 
 
 class Blocking:
@@ -75,10 +79,7 @@ class Blocking:
             case Pause(seconds):
                 time.sleep(seconds)
             case Wait(latch, seconds):
-                opened = threading.Event()
-                latch.on_open(opened.set)
-                opened.wait(seconds)
-                latch.forget(opened.set)
+                _wait(latch, seconds)
             case Together(requests):
                 return self._together(requests)
             case Spawn(procedure, name):
@@ -117,6 +118,22 @@ class Blocking:
                 thread.join(seconds)
         if self._pool is not None:
             self._pool.shutdown(wait=False)
+
+
+def _wait(latch: Latch, seconds: float | None) -> None:
+    opened = threading.Event()
+    latch.on_open(opened.set)
+    try:
+        if threading.current_thread() is not threading.main_thread():
+            opened.wait(seconds)
+            return
+        # Python runs signal handlers in the main thread, and only between two instructions: a signal that the system
+        # gave to another thread does not wake this one, so it looks up by itself now and then.
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while not opened.wait(max(0.0, min(SIGNAL_SECONDS, until - time.monotonic()))) and time.monotonic() < until:
+            pass
+    finally:
+        latch.forget(opened.set)
 
 
 def _call(function: Any, argument: Any) -> Any:

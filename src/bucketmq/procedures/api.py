@@ -194,10 +194,10 @@ class SubscriptionApi:
         lease = _lease(lease_seconds, sub.queue.settings)
         found = yield from receive(sub, limit, wait_seconds=wait_seconds, lease_seconds=lease)
         if isinstance(found, Nobody):
-            return Received(None, {}, full=found.full)
+            return Received(None, {}, found)
         if keep_alive:
             bucket.keeper.keep_alive(found)
-        return Received(found, (yield from fetch_bodies(sub.queue, found.messages)), full=False)
+        return Received(found, (yield from fetch_bodies(sub.queue, found.messages)), Nobody())
 
     def flush(self) -> Procedure[None]:
         """Hand in what waits; `LeaseLost` if some of what was handed in since the last flush came too late."""
@@ -302,11 +302,11 @@ class DeadApi:
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A lot and its large bodies, or nothing; `full` says why."""
+    """A lot and its large bodies, or nothing and why."""
 
     lot: Lot | None
     bodies: dict[str, Any]
-    full: bool
+    nobody: Nobody
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True):

@@ -39,7 +39,7 @@ def peek(sub: OpenSubscription, limit: int) -> Procedure[list[Seen]]:
     found: list[Seen] = []
     for shard in range(sub.queue.settings.shards):
         desk = sub.desk(shard)
-        desk.head = None
+        desk.seen_at = 0.0  # as it is now
         head = yield from recent_head(desk)
         for span, state, attempts in _listed(head):
             found += yield from _look(desk, span, state, attempts, limit - len(found))

@@ -37,8 +37,7 @@ CONFLICTS_MAX = 100
 
 CONFLICT_PAUSE_SECONDS = 0.01
 LOST_MAX = 1_000
-WRITE_WEIGHT = 0.3
-TURN_WRITES = 3.0
+TURN_REQUESTS = 4.0
 TURN_SECONDS_MAX = 2.0
 SHARED_SECONDS = 30.0
 """A head is shared if another holder committed to it within this time."""
@@ -75,6 +74,10 @@ class Dirty(Protocol):
     def hand_in(self) -> list[Settlement]: ...
 
 
+Seen = tuple[Head, Version | None]
+"""One state of a head, and its mark; None where there is none in the bucket yet."""
+
+
 class Desk:
     """One subscription's shard in one process: the head as last seen, and what waits for the next commit."""
 
@@ -84,8 +87,8 @@ class Desk:
         self.shard = shard
         self.log: ShardLog = queue.log(shard)
         self.key = queue.keys.head(subscription, shard)
-        self.head: Head | None = None
-        self.version: Version | None = None
+        self.seen: Seen | None = None
+        """The head as last seen and its mark, always both: several callers read and write at a time."""
         self.seen_at = 0.0
         """When the head was last read or written, on the store's clock."""
         self.commits = 0
@@ -96,12 +99,8 @@ class Desk:
         """Commits and lost races since somebody last judged them."""
         self.claimed_at = 0.0
         """When we last claimed something, or 0 once we gave up our turn (see `turns`)."""
-        self.write_seconds = 0.0
-        """How long a write of the head takes, lately."""
-        self.looked, self.looked_at = -1, 0.0
-        """The version of the head when we last looked whether others are at it, and when (see `turns`)."""
-        self.busy_at = 0.0
-        """When somebody else was last seen at it."""
+        self.looked, self.looked_commits, self.looked_at = -1, 0, 0.0
+        """The head's version when we last looked whether others are at it, our own commits by then, and when."""
         self.rest_until = 0.0
         self.began_moves = False
         """Whether a commit of ours listed messages to be moved that nobody has begun to move."""
@@ -113,9 +112,13 @@ class Desk:
         """What came too late, until somebody asks."""
 
     @property
+    def head(self) -> Head | None:
+        return self.seen[0] if self.seen is not None else None
+
+    @property
     def turn_seconds(self) -> float:
-        """How long a moment is: a few writes of the head (see `turns`)."""
-        return min(TURN_WRITES * self.write_seconds, TURN_SECONDS_MAX)
+        """How long a moment is: a few requests (see `turns`)."""
+        return min(TURN_REQUESTS * self.queue.bucket.request_seconds, TURN_SECONDS_MAX)
 
     def is_shared(self, now: float) -> bool:
         """Whether another holder commits to this head these days."""
@@ -142,18 +145,21 @@ def commit(
 
 def load(desk: Desk) -> Procedure[Head]:
     """Read the head, or begin a new one where there is none. One GET."""
+    began: float = yield Now()
     found = yield from get(desk.key)
-    now = yield Now()
-    return _seen(desk, found, now)
+    now: float = yield Now()
+    desk.queue.bucket.time_request(now - began)
+    return _see(desk, found, now)[0]
 
 
-def _seen(desk: Desk, found: Object | Missing, now: float) -> Head:
+def _see(desk: Desk, found: Object | Missing, now: float) -> Seen:
+    """Note what was read, unless it is older than what is known: answers may come in another order than questions."""
+    seen: Seen = Head(0, 0), None
     if isinstance(found, Object):
-        desk.head, desk.version = documents.decode_head(found.body, desk.key), found.version
-    else:
-        desk.head, desk.version = Head(0, 0), None
-    desk.seen_at = now
-    return desk.head
+        seen = documents.decode_head(found.body, desk.key), found.version
+    if desk.seen is None or seen[0].version >= desk.seen[0].version:
+        desk.seen, desk.seen_at = seen, now
+    return seen
 
 
 def _carry(desk: Desk, asks: list[Ask]) -> Procedure[None]:
@@ -205,17 +211,20 @@ def _land(desk: Desk, commands: tuple[Command, ...], asks: list[Ask]) -> Procedu
     number = desk.commits
     ahead = [ask.ahead for ask in asks if ask.ahead is not None]
     conflicts, fresh = 0, False
-    head = yield from _recent(desk)
+    head, version = yield from _recent(desk)
     while True:
         now = round((yield Now()), 3)
         after, outcomes = apply(head, commands, now, policy_of(queue.settings))
         if after == head and not fresh and any(map(_refuses, outcomes)):
             # A receipt from another process may be for a lease that is younger than the head as we last saw it.
-            head, fresh = (yield from load(desk)), True
+            (head, version), fresh = (yield from _read(desk)), True
             continue
         if after == head:
             return outcomes
-        if (yield from _write(desk, stamp(after, queue.holder, number, now, lost=desk.conflicts), number, ahead)):
+        left = yield from _write(
+            desk, stamp(after, queue.holder, number, now, lost=desk.conflicts), version, number, ahead
+        )
+        if left is None:
             desk.recent = desk.recent[0] + 1, desk.recent[1] + conflicts
             desk.began_moves = desk.began_moves or any(entry not in head.moving for entry in after.moving)
             return outcomes
@@ -229,30 +238,37 @@ def _land(desk: Desk, commands: tuple[Command, ...], asks: list[Ask]) -> Procedu
                 f"(now {queue.settings.shards}) or use fewer workers"
             )
         yield Pause(CONFLICT_PAUSE_SECONDS * conflicts * (yield Chance()))
-        assert desk.head is not None
-        head = desk.head
+        head, version = left
 
 
-def _recent(desk: Desk) -> Procedure[Head]:
+def _read(desk: Desk) -> Procedure[Seen]:
+    found = yield from get(desk.key)
+    return _see(desk, found, (yield Now()))
+
+
+def _recent(desk: Desk) -> Procedure[Seen]:
     """The head to apply commands to: as last seen, or read again where others are likely to have changed it since."""
     now: float = yield Now()
-    if desk.head is None or (now - desk.seen_at > desk.turn_seconds and desk.is_shared(now)):
-        return (yield from load(desk))
-    return desk.head
+    seen = desk.seen
+    if seen is None or (now - desk.seen_at > desk.turn_seconds and desk.is_shared(now)):
+        return (yield from _read(desk))
+    return seen
 
 
 def _refuses(outcome: Outcome) -> bool:
     return isinstance(outcome, Lost) or (isinstance(outcome, Settled) and bool(outcome.lost))
 
 
-def _write(desk: Desk, head: Head, number: int, ahead: list[int]) -> Procedure[bool]:
-    """Replace the head. False means somebody else was faster, and `desk.head` is what they left.
+def _write(
+    desk: Desk, head: Head, base_version: Version | None, number: int, ahead: list[int]
+) -> Procedure[Seen | None]:
+    """Replace the state of the head that `base_version` marks. If somebody else was faster, what they left.
 
     While the state we replace is still there, the very same bytes are sent again: whichever attempt lands, it is the
     same commit.
     """
     patience = Patience(f"committing {desk.key}")
-    body, base_version = documents.encode(head), desk.version
+    body = documents.encode(head)
     began: float = yield Now()
     while True:
         write = Create(desk.key, body) if base_version is None else Replace(desk.key, body, base_version)
@@ -265,15 +281,14 @@ def _write(desk: Desk, head: Head, number: int, ahead: list[int]) -> Procedure[b
             raise reply
         now = yield Now()
         if isinstance(reply, Written):
-            desk.head, desk.version = head, reply.version
-            desk.seen_at = now
-            desk.write_seconds += WRITE_WEIGHT * (now - began - desk.write_seconds)
-            return True
-        found = yield from get(desk.key)
-        seen = _seen(desk, found, (yield Now()))
-        holder = seen.holders.get(desk.queue.holder)
+            if desk.seen is None or head.version > desk.seen[0].version:
+                desk.seen, desk.seen_at = (head, reply.version), now
+            desk.queue.bucket.time_request(now - began)
+            return None
+        seen = yield from _read(desk)
+        holder = seen[0].holders.get(desk.queue.holder)
         if holder is not None and holder.commit == number:
-            return True
-        if desk.version != base_version:
-            return False
+            return None
+        if seen[1] != base_version:
+            return seen
         yield from patience.again(reply)

@@ -119,6 +119,12 @@ class OpenBucket:
         self.lists_in_order = lists_in_order
         self.local = local
         self.queues: dict[str, OpenQueue] = {}
+        self.request_seconds = 0.0
+        """How long a request about a head takes, lately; the slower ones count more."""
+
+    def time_request(self, seconds: float) -> None:
+        weight = 0.3 if seconds > self.request_seconds else 0.05
+        self.request_seconds += (seconds - self.request_seconds) * (weight if self.request_seconds else 1.0)
 
 
 class OpenQueue:

@@ -18,7 +18,7 @@ from bucketmq.procedures.later import stage
 from bucketmq.procedures.moves import finish_moves
 from bucketmq.procedures.opened import OpenQueue, ShardLog
 from bucketmq.procedures.queues import refresh_settings
-from bucketmq.procedures.receive import Claimless, Empty, Lot, claim, flush
+from bucketmq.procedures.receive import Claimless, Lot, claim, flush
 from bucketmq.procedures.requests import Chance, Create, Latch, Now, Procedure, Wait
 from bucketmq.procedures.shards import open_shards, raise_shards
 from bucketmq.procedures.turns import has_turn, later_turn, rest
@@ -36,10 +36,14 @@ POLL_MAX_SECONDS_LOCAL = 0.1
 """An idle receiver asks at most this seldom; see docs on cost."""
 
 STAY_LOTS = 16
+STAY_REST_TURNS = 4.0
 """After this many lots in a row from one shard a receiver looks at the next one."""
 
 GIVE_WAY_CHANCE = 0.5
 AT_ONCE_MAX = 8
+SPARE_SECONDS = 1.0
+"""No more is claimed at once than the caller is likely to ask for within this time."""
+
 CLEAN_CLAIMS = 16
 ADVICE_COMMITS = 50
 ADVICE_CONFLICTS = 0.3
@@ -64,7 +68,7 @@ class OpenSubscription:
         self.pause = 0.0
         """How long the next wait is: it grows while nothing comes, over many receives."""
         self.received_at = 0.0
-        """When a caller last asked."""
+        """When a caller was last given something."""
         self.left: Desk | None = None
         """The desk of a shard whose turn was just given up."""
         self.stop = Latch()
@@ -79,9 +83,17 @@ class OpenSubscription:
 
 
 class Nobody(msgspec.Struct, frozen=True):
-    """Nothing was received. `full` says that too much is in flight already, not that the queue is empty."""
+    """Nothing was received, and why: `full`, too much is in flight already; `contended`, others are taking what is
+    there; neither, there was nothing."""
 
-    full: bool
+    full: bool = False
+    contended: bool = False
+
+
+class Contested(msgspec.Struct, frozen=True):
+    """Others are at this shard; look again at `due`."""
+
+    due: float | None
 
 
 def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_seconds: float) -> Procedure[Lot | Nobody]:
@@ -95,29 +107,34 @@ def receive(sub: OpenSubscription, limit: int, *, wait_seconds: float, lease_sec
     now: float = yield Now()
     deadline, patient = now + wait_seconds, wait_seconds > 0
     soonest, most = _poll_seconds(sub.queue)
-    since, sub.received_at = now - sub.received_at, now
+    since = now - sub.received_at
     if (spare := _spare(sub, now)) is not None:
+        sub.received_at = now
         return spare
-    at_once = sub.claims_at_once if patient and since * sub.claims_at_once < lease_seconds / 4 else 1
+    at_once = _at_once(sub, since, lease_seconds) if patient else 1
     while True:
         found = yield from _try_shards(sub, limit * at_once, lease_seconds, patient=patient)
         if isinstance(found, Lot):
             first, *others = found.split(limit) if found.count > limit else [found]
             sub.spare.extend(others)
             sub.pause = 0.0
+            sub.received_at = yield Now()
             return first
         now = yield Now()
         left = deadline - now
-        if (left <= 0 or sub.stop.is_open) and not patient:
-            return found[0]
         if left <= 0 or sub.stop.is_open:
-            patient = False  # the last look waits for nobody's turn
-            continue
+            return found[0]
         chance = yield Chance()
         due = found[1] - now if found[1] is not None else most
         pause = max(sub.pause, soonest)
         yield Wait(sub.stop, max(soonest / 4, min(pause * (0.75 + chance / 2), left, max(due, 0.0))))
         sub.pause = min(pause * 2, most)
+
+
+def _at_once(sub: OpenSubscription, since: float, lease_seconds: float) -> int:
+    """How many receives one claim shall serve, when the last receive was `since` seconds ago."""
+    likely = min(SPARE_SECONDS, lease_seconds / 4) / max(since, 0.001)
+    return max(1, min(sub.claims_at_once, int(likely)))
 
 
 def _poll_seconds(queue: OpenQueue) -> tuple[float, float]:
@@ -159,7 +176,7 @@ def _try_shards(
         # What was settled since travels now, before somebody else takes the turn we gave up.
         left, sub.left = sub.left, None
         yield from flush(left)
-    full, due, trouble = False, None, None
+    full, contended, due, trouble = False, False, None, None
     for shard in (yield from _order(sub)):
         desk = sub.desk(shard)
         try:
@@ -170,18 +187,20 @@ def _try_shards(
         if isinstance(found, Lot):
             return found
         full = full or isinstance(found, Full)
+        contended = contended or isinstance(found, Contested)
         if found.due is not None:
             due = found.due if due is None else min(due, found.due)
     if trouble is not None:
         raise trouble
-    return Nobody(full), due
+    return Nobody(full, contended), due
 
 
 def _try_shard(
     sub: OpenSubscription, desk: Desk, limit: int, lease_seconds: float, *, patient: bool
-) -> Procedure[Lot | Claimless]:
+) -> Procedure[Lot | Claimless | Contested]:
     if patient and (later := (yield from later_turn(desk))) is not None:
-        return Empty(later)
+        sub.claims_at_once = min(sub.claims_at_once * 2, AT_ONCE_MAX)
+        return Contested(later)
     conflicts, own = desk.conflicts, has_turn(desk, (yield Now()))
     # Two who both believe that it is their turn: a lost race ends that for one of them, sooner or later.
     gives_way = patient and (not own or (yield Chance()) < GIVE_WAY_CHANCE)
@@ -189,8 +208,8 @@ def _try_shard(
         found = yield from claim(desk, limit, lease_seconds, gives_way=gives_way)
     except Beaten:
         _learn_from(sub, collided=True)
-        rest(desk, (yield Now()))
-        return Empty(desk.rest_until)
+        rest(desk, (yield Now()), 0.5 + (yield Chance()))
+        return Contested(desk.rest_until)
     try:
         yield from look_after(desk)
     except BucketMQError as error:  # must not cost us what was claimed; the head keeps what is left to do
@@ -202,7 +221,7 @@ def _try_shard(
         sub.shard = desk.shard
         if sub.stayed >= STAY_LOTS:
             sub.shard, sub.stayed = desk.shard + 1, 0
-            rest(desk, desk.claimed_at)
+            rest(desk, desk.claimed_at, STAY_REST_TURNS)
             sub.left = desk if desk.is_shared(desk.claimed_at) else None
     return found
 

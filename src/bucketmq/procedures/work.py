@@ -179,6 +179,7 @@ def _handle(state: Work, piece: Piece) -> Procedure[None]:
     now = yield Now()
     if piece.lot.over(now):  # we slept, or the bucket was out of reach: somebody else may have it
         log.warning("action=lease_over queue=%s lease=%d", state.subscription.queue.name, piece.lot.lease)
+        piece.lot.release(piece.offset, piece.attempt)  # if nobody has it, the keeper would keep it for ever
         return
     try:
         outcome = yield Call(state.handler, piece.delivery)

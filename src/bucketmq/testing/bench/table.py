@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TextIO
 
-from bucketmq.testing.bench.results import OURS, Measurement, Report, Target
+from bucketmq.testing.bench.results import PEER, PEER_REMEMBERS, Measurement, Report, Target
 
 HEADINGS = ("what", "store", "depth", "queue", "value", "unit", "× peer", "target", "", "load")
 
+
+PEERS = (PEER, PEER_REMEMBERS)
 
 WIDTH = 160
 """Of a table that goes into a file."""
@@ -42,7 +44,7 @@ def _show_one(scenario: str, found: Sequence[Measurement], out: TextIO) -> None:
     headings, rows = (WIDE_HEADINGS, _wide(found)) if scenario in WIDE else (HEADINGS, [_row(each) for each in found])
     if not _rich(scenario, headings, rows, out):
         _plain(scenario, headings, rows, out)
-    for note in dict.fromkeys(f"{each.what}: {each.note}" for each in found if each.note and each.subject == OURS):
+    for note in dict.fromkeys(f"{each.what}: {each.note}" for each in found if each.note and each.subject not in PEERS):
         print(f"  {note}", file=out)
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 
 import bucketmq
 from bucketmq.testing.bench.children import alone, together
 from bucketmq.testing.bench.payload import batch, body, checksum
-from bucketmq.testing.bench.places import Place, folder_place, seaweedfs_place, settle_disk
+from bucketmq.testing.bench.places import Place, folder, folder_place, seaweedfs_place, settle_disk
 from bucketmq.testing.bench.results import Measurement, Target, measured
 from bucketmq.testing.bench.sizes import BACKLOG, BATCH, Sizes
 
 QUEUE = "jobs"
+RAW_BYTES = 200_000
+RAW_WRITES = 50
 WAIT_SECONDS = 5.0
 
 Go = Callable[[], object]
@@ -33,6 +37,8 @@ PEERS = (
 
 def on_folder(sizes: Sizes) -> Iterator[Measurement]:
     """A folder on this machine's disk, every write forced to it."""
+    with folder() as path:
+        yield _raw_disk(path)
     with folder_place() as place:
         yield from _three("folder", place, sizes.messages, sizes, (FOLDER_END_TO_END, FOLDER_DRAIN, FOLDER_SINGLES))
 
@@ -71,6 +77,34 @@ def _three(
         sizes.singles / alone(_send_singly, place.url(f"single-{n}"), sizes.singles) for n in range(sizes.repeats)
     ]
     yield measured(scenario, "single sends", singles, "messages/s", store=place.name, target=single)
+
+
+def _raw_disk(path: Path) -> Measurement:
+    """What one durable write of a batch's size costs without any queue: when this is slow, everything below is."""
+    body = bytes(RAW_BYTES)
+    seconds = []
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        for turn in range(RAW_WRITES):
+            began = time.perf_counter()
+            with (path / "tmp").open("wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            (path / "tmp").rename(path / str(turn))
+            os.fsync(directory)
+            seconds.append(time.perf_counter() - began)
+    finally:
+        os.close(directory)
+    return measured(
+        "folder",
+        f"{RAW_BYTES // 1000} KB written, forced, renamed, folder forced",
+        [1000 * each for each in seconds],
+        "ms",
+        subject="no queue",
+        store="folder",
+        note="0.8 ms on this kind of machine when nobody else writes",
+    )
 
 
 def _end_to_end(url: str, messages: int) -> tuple[float, float, float, float]:

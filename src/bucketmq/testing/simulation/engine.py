@@ -32,6 +32,9 @@ from bucketmq.testing.simulation.world import World
 
 _STORE = frozenset({Get, Create, Replace, Delete, List})
 
+PREEMPTED = 0.05
+"""How often a procedure that asks for the time is kept waiting: other threads of its process run in between."""
+
 Ended = Callable[[Any, BaseException | None], None]
 
 
@@ -131,6 +134,9 @@ class Process:
             kind = type(request)
             if kind is Now:
                 value = world.now + self.skew_seconds
+                if world.chance() < PREEMPTED:
+                    world.after(0.0, self._resume, task, value, None)
+                    return
             elif kind is Chance:
                 value = world.chance()
             elif kind is NewId:

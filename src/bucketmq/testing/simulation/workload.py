@@ -169,10 +169,11 @@ class Actor:
             if received.lot is None:
                 continue
             hands = self._hands(received.lot, received.bodies)
+            decided = []
             for each in hands:
-                yield from self._treat(each, may_forget=not keep_alive)
+                decided.append((each.place, (yield from self._treat(each, may_forget=not keep_alive))))
             if chance() < 0.6:
-                yield from self._confirm(received.lot, hands)
+                yield from self._confirm(received.lot, decided)
 
     def _settle_for_others(self, sub: SubscriptionApi) -> Procedure[None]:
         """Ack what another process received, by its receipt."""
@@ -224,7 +225,8 @@ class Actor:
         chance = self.scene.world.chance
         return chance() * 0.5 if chance() < 0.8 else chance() * 4.0
 
-    def _treat(self, each: Hands, *, may_forget: bool) -> Procedure[None]:
+    def _treat(self, each: Hands, *, may_forget: bool) -> Procedure[str | None]:
+        """Handle a message and say what becomes of it; returns what was said, None for nothing."""
         kind = self._choose(each)
         yield Pause(self._handling_seconds())
         if kind == "die":
@@ -237,12 +239,12 @@ class Actor:
                 self.scene.world.covered[f"extend {error.kind}"] += 1
             kind = "ack"
         if each.lot.lost:
-            return
+            return None
         if kind == "give" and may_forget:
             self.scene.receipts.append((write_receipt(each.lot, each.offset, each.attempt), each.place))
-            return
+            return None
         if kind == "forget" and may_forget:
-            return
+            return None
         kind = "ack" if kind in ("forget", "give") else kind
         self.scene.ledger.decide(each.place, kind)
         if kind == "ack":
@@ -253,8 +255,9 @@ class Actor:
             each.lot.bury(each.offset, each.attempt, "never again")
         else:
             each.lot.release(each.offset, each.attempt)
+        return kind
 
-    def _confirm(self, lot: Lot, hands: list[Hands]) -> Procedure[None]:
+    def _confirm(self, lot: Lot, decided: list[tuple[Place, str | None]]) -> Procedure[None]:
         """Ask whether the settlements counted."""
         world = self.scene.world
         try:
@@ -265,9 +268,9 @@ class Actor:
         except BucketMQError:
             world.covered["settle unknown"] += 1
             return
-        for each in hands:
-            for kind in self.scene.ledger.decisions.get(each.place, ()):
-                self.scene.auditor.confirmed(each.place, kind)
+        for place, kind in decided:
+            if kind is not None:
+                self.scene.auditor.confirmed(place, kind)
 
     # A worker
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from bucketmq import aio
 from bucketmq.deliveries import Batch
+from bucketmq.procedures.subscription import Nobody
 
 CALL_SECONDS = 60
 
@@ -88,5 +89,5 @@ def wrapped(value: Any, loop: Loop) -> Any:
     if isinstance(value, WRAPPED):
         return Awaited(value, loop)
     if isinstance(value, Batch):
-        return Batch([wrapped(each, loop) for each in value], full=value.full)
+        return Batch([wrapped(each, loop) for each in value], Nobody(value.full, value.contended))
     return value

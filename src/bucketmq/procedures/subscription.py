@@ -21,7 +21,7 @@ from bucketmq.procedures.queues import refresh_settings
 from bucketmq.procedures.receive import Claimless, Lot, claim, flush
 from bucketmq.procedures.requests import Chance, Create, Latch, Now, Procedure, Wait
 from bucketmq.procedures.shards import open_shards, raise_shards
-from bucketmq.procedures.turns import has_turn, later_turn, rest
+from bucketmq.procedures.turns import later_turn, rest
 from bucketmq.procedures.verbs import Patience, get, list_page
 from bucketmq.queue.commands import Full
 from bucketmq.queue.head import Head
@@ -39,7 +39,6 @@ STAY_LOTS = 16
 STAY_REST_TURNS = 4.0
 """After this many lots in a row from one shard a receiver looks at the next one."""
 
-GIVE_WAY_CHANCE = 0.5
 AT_ONCE_MAX = 8
 SPARE_SECONDS = 1.0
 """No more is claimed at once than the caller is likely to ask for within this time."""
@@ -201,11 +200,9 @@ def _try_shard(
     if patient and (later := (yield from later_turn(desk))) is not None:
         sub.claims_at_once = min(sub.claims_at_once * 2, AT_ONCE_MAX)
         return Contested(later)
-    conflicts, own = desk.conflicts, has_turn(desk, (yield Now()))
-    # Two who both believe that it is their turn: a lost race ends that for one of them, sooner or later.
-    gives_way = patient and (not own or (yield Chance()) < GIVE_WAY_CHANCE)
+    conflicts = desk.conflicts
     try:
-        found = yield from claim(desk, limit, lease_seconds, gives_way=gives_way)
+        found = yield from claim(desk, limit, lease_seconds, gives_way=patient)
     except Beaten:
         _learn_from(sub, collided=True)
         rest(desk, (yield Now()), 0.5 + (yield Chance()))

@@ -7,6 +7,10 @@ import pytest
 from bucketmq.testing.simulation import run_seed
 
 NAMED = {
+    0: "a worker that had slept kept the lease of a message that it did not handle",
+    65: "a trim looked twice at the shard count and passed a subscription that had no head yet",
+    445: "trimming a dead name took the large body of the second copy along",
+    3158: "a taken-over deduplication key passed a fence without noticing it",
     7: "a delayed message was placed behind the fence in its old shard",
     80: "two letters of one message were redriven together",
     97: "a sender walked past a fence because another caller had refreshed the settings",

@@ -119,7 +119,7 @@ class QueueApi:
         return (yield from stats.stats((yield from self.open())))
 
     def trim(self) -> Procedure[trim.Trimmed]:
-        return (yield from trim.trim((yield from self.open())))
+        return (yield from trim.trim_all((yield from self.open())))
 
     def tails(self) -> Procedure[dict[int, int]]:
         """Where each shard ends now."""

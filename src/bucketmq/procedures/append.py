@@ -23,7 +23,7 @@ from bucketmq.log.segment import Parts, Segment
 from bucketmq.procedures.lane import share
 from bucketmq.procedures.opened import OpenQueue, Parcel, ShardLog
 from bucketmq.procedures.requests import Create, Get, Now, Procedure, Replace
-from bucketmq.procedures.verbs import Patience, get, get_document, get_many, list_page
+from bucketmq.procedures.verbs import Patience, delete, get, get_document, get_many, list_page
 from bucketmq.queue.message import Message
 
 TRIM_GUARD_SECONDS = 120.0
@@ -104,6 +104,9 @@ def place(
     landed_at = asked_at if stored_at is None else stored_at
     low = yield from _lowest(log, base, known_at, (yield Now()) if stored_at is None else stored_at)
     if low > base and not (stored_at is None and (yield from _landed_awake(key, known_at))):
+        yield from delete(
+            key
+        )  # or trimming would delete it later, with the large bodies that we are about to send again
         log.learn(low, 0.0)
         return Taken(low)
     log.learn(base + Segment(base, body).count, landed_at)

@@ -19,7 +19,7 @@ from bucketmq.log import documents
 from bucketmq.log import segment as lines
 from bucketmq.log.documents import Dedup, Sent
 from bucketmq.log.segment import Segment
-from bucketmq.procedures.append import Landed, Taken, is_outdated, maybe_hint, place, tail
+from bucketmq.procedures.append import Landed, Taken, is_outdated, maybe_hint, notice_fence, place, tail
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import Create, Now, Procedure, Replace
 from bucketmq.procedures.routing import shard_of
@@ -100,6 +100,7 @@ def _deliver(queue: OpenQueue, entry: Sent, message: Message, known_at: float) -
         found = yield from get(log.key(entry.base))
         if isinstance(found, Object):
             segment = Segment(entry.base, found.body)
+            notice_fence(queue, segment)
             log.learn(segment.end, 0.0)
             return segment if _place_of(segment, entry.id) >= 0 else Taken(segment.end)
     body = lines.encode([msgspec.structs.replace(message, id=entry.id)])

@@ -12,15 +12,16 @@ from itertools import pairwise
 import msgspec
 
 from bucketmq.bucket.port import Entry, Missing
-from bucketmq.errors import Corrupt
+from bucketmq.errors import Corrupt, NotFound
 from bucketmq.log.documents import Trim, decode_head
 from bucketmq.log.layout import base_of, head_of, join
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.append import TRIM_GUARD_SECONDS, trim_mark
 from bucketmq.procedures.opened import OpenQueue, ShardLog
+from bucketmq.procedures.queues import open_queue
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.verbs import delete, get, list_all, list_page, update_document
-from bucketmq.queue.settings import MAIN
+from bucketmq.queue.settings import DEAD_SUFFIX, MAIN
 
 FAILURES_KEEP_SECONDS = 30 * 86400.0
 PAGES_PER_TRIM = 20
@@ -35,13 +36,25 @@ class Trimmed(msgspec.Struct, frozen=True):
     """Large bodies, parts and old failure records that went with them."""
 
 
+def trim_all(queue: OpenQueue) -> Procedure[Trimmed]:
+    """Trim the queue and its dead letters, those that were sent again or purged."""
+    done = yield from trim(queue)
+    try:
+        dead = yield from open_queue(queue.bucket, queue.name + DEAD_SUFFIX, {}, create=False)
+    except NotFound:
+        return done
+    of_dead = yield from trim(dead)
+    return Trimmed(done.segments + of_dead.segments, done.objects + of_dead.objects)
+
+
 def trim(queue: OpenQueue) -> Procedure[Trimmed]:
     """Trim every shard. A few LISTs and GETs, and one DELETE for each segment that goes."""
-    needed = yield from _needed(queue)
+    shards = queue.settings.shards  # looked at once: another caller may learn of more in between
+    needed = yield from _needed(queue, shards)
     segments, objects = 0, 0
     has_bodies = bool((yield from list_page(queue.keys.bodies, limit=1)).entries)
     has_parts = bool((yield from list_page(queue.keys.parts, limit=1)).entries)
-    for shard in range(queue.settings.shards):
+    for shard in range(shards):
         log = queue.log(shard)
         gone = yield from _trim_shard(queue, log, needed.get(shard, 0))
         for entry in gone:
@@ -54,7 +67,7 @@ def trim(queue: OpenQueue) -> Procedure[Trimmed]:
     return Trimmed(segments, objects)
 
 
-def _needed(queue: OpenQueue) -> Procedure[dict[int, int]]:
+def _needed(queue: OpenQueue, shards: int) -> Procedure[dict[int, int]]:
     """For each shard the lowest base that some subscription still reads. A shard it has not read yet counts whole."""
     entries, _ = yield from list_all(queue.keys.heads)
     needed: dict[int, int] = {}
@@ -66,9 +79,9 @@ def _needed(queue: OpenQueue) -> Procedure[dict[int, int]]:
         if not isinstance(found, Missing):
             base = decode_head(found.body, entry.key).needs_from
             needed[shard] = min(base, needed.get(shard, base))
-    for shards in subscriptions.values():
-        for shard in range(queue.settings.shards):
-            if shard not in shards:
+    for read in subscriptions.values():
+        for shard in range(shards):
+            if shard not in read:
                 needed[shard] = 0
     return needed
 

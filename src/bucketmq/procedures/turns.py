@@ -41,10 +41,10 @@ def _look(desk: Desk, now: float) -> Procedure[float]:
     version, commits, at = desk.looked, desk.looked_commits, desk.looked_at
     head = yield from load(desk)
     desk.looked, desk.looked_commits, desk.looked_at = head.version, desk.commits, now
-    if version < 0:
+    if version < 0 or now <= at:  # several callers may look at one moment
         return 1.0
     others = head.version - version - (desk.commits - commits)
-    return max(0, others) / (now - at) * desk.queue.bucket.request_seconds
+    return max(0, others) / max(now - at, 0.001) * desk.queue.bucket.request_seconds
 
 
 def has_turn(desk: Desk, now: float) -> bool:

@@ -19,7 +19,7 @@ from bucketmq.procedures.keeper import Keeper
 from bucketmq.procedures.receive import Lot
 from bucketmq.procedures.requests import Call, Chance, Latch, Now, Pause, Procedure, Spawn, Wait
 from bucketmq.procedures.subscription import Nobody, OpenSubscription, flush_all, give_back, receive
-from bucketmq.procedures.trim import trim
+from bucketmq.procedures.trim import trim_all
 
 WAIT_SECONDS = 20.0
 FAULT_PAUSE_SECONDS = 1.0
@@ -145,7 +145,7 @@ def _maybe_trim(state: Work, trim_at: float) -> Procedure[float]:
     if now < trim_at:
         return trim_at
     try:
-        yield from trim(state.subscription.queue)
+        yield from trim_all(state.subscription.queue)
     except BucketMQError as error:
         log.warning("action=trim_failed queue=%s kind=%s %s", state.subscription.queue.name, error.kind, error)
     return now + TRIM_SECONDS

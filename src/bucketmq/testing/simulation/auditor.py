@@ -93,7 +93,6 @@ class Auditor:
         self.duplicated = 0
         self.unexpected = 0
         self._who = ""
-        self._chores = {chore for role in plan.roles for chore in role.chores}
         self._aimed_by: dict[str, str] = {}
         """For each move who wrote its target down."""
 
@@ -284,8 +283,8 @@ class Auditor:
         self.world.covered[f"held to {then} by {kind}"] += 1
         place = watch.place(offset, was.lease)
         self.ended[place] = kind
-        if kind == "release" and (place not in self.ledger.delivered or "restart" in self._chores):
-            return  # claimed in stock and given back unseen, or given back at the end of a process
+        if kind == "release" and (place not in self.ledger.delivered or place in self.ledger.fetched):
+            return  # claimed in stock and given back unseen, or fetched by a worker and not begun
         if (
             kind not in ("expired", "redrive")
             and watch.queue == QUEUE
@@ -407,6 +406,8 @@ class Auditor:
         if send is None or send.began_at is None:
             self.unexpected += 1
             self.problem(f"unexpected: {message.id} is delivered, nobody sent it")
+        elif send.slept and isinstance(body, NotFound):
+            self.world.covered["sent twice by a sleeper"] += 1  # and the body went with the first one
         elif body != body_of(token, send.job):
             self.problem(f"{token} is delivered as {body!r}")
 

@@ -50,6 +50,8 @@ class Ledger:
         }
         self.decisions: dict[Place, list[str]] = {}
         self.delivered: dict[Place, int] = {}
+        self.fetched: set[Place] = set()
+        """Those of them that a worker has and no handler has begun: it may give them back."""
         self.calls_open = 0
         """Sends that are under way."""
         self.last_ok_at = 0.0

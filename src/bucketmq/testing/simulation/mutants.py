@@ -15,9 +15,8 @@ import msgspec
 
 from bucketmq.bucket.port import Missing, Object, Refused, Unknown, Version, Written
 from bucketmq.log.layout import join
-from bucketmq.procedures import append, commit, dedup, later, moves, shards, trim
+from bucketmq.procedures import append, commit, dedup, later, moves, trim
 from bucketmq.procedures.opened import OpenQueue
-from bucketmq.procedures.queues import refresh_settings
 from bucketmq.procedures.requests import Create, Get, Procedure, Replace, StoreRequest, Together
 from bucketmq.procedures.verbs import delete
 from bucketmq.queue import machine
@@ -337,12 +336,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "a fence is noticed only by who does not know the new count",
         lambda: everywhere(append.is_outdated, lambda queue, shards: queue.settings.ordered and queue.stale),
         only(["slow", "late_landing"]),
-        FENCED,
-    ),
-    Mutant(
-        "new shards are used before the fences stand",
-        lambda: everywhere(shards.sending_settings, refresh_settings),
-        only(["slow", "crash"]),
         FENCED,
     ),
     Mutant("a fence is ignored", lambda: everywhere(append.is_outdated, lambda queue, shards: False), None, FENCED),

@@ -281,7 +281,7 @@ class Actor:
             try:
                 yield from sub.work(
                     self._handle,
-                    self._hands,
+                    self._fetch,
                     self.works.append,
                     concurrency=concurrency,
                     prefetch=None,
@@ -291,7 +291,13 @@ class Actor:
             except BucketMQError:
                 yield Pause(1.0)
 
+    def _fetch(self, lot: Lot, bodies: dict[str, Any]) -> list[Hands]:
+        hands = self._hands(lot, bodies)
+        self.scene.ledger.fetched.update(each.place for each in hands)
+        return hands
+
     def _handle(self, each: Hands) -> Procedure[outcomes.Outcome]:
+        self.scene.ledger.fetched.discard(each.place)
         kind = self._choose(each)
         yield Pause(self._handling_seconds())
         if kind == "die":

@@ -52,7 +52,7 @@ def test_each_fault_alone_and_often_breaks_nothing(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("pair", combinations(KINDS, 2), ids="+".join)
+@pytest.mark.parametrize("pair", list(combinations(KINDS, 2)), ids="+".join)
 def test_each_pair_of_faults_breaks_nothing(pair: tuple[str, str]) -> None:
     totals = swarm(range(200_000, 200_000 + SEEDS_PAIR), faults=only(pair))
     check(totals)

@@ -48,14 +48,14 @@ class Ask(Item):
 
     __slots__ = ("ahead", "commands", "gives_way", "outcomes")
 
-    def __init__(self, commands: tuple[Command, ...], ahead: int | None, *, gives_way: bool) -> None:
+    def __init__(self, commands: tuple[Command, ...], ahead: tuple[int, ...], *, gives_way: bool) -> None:
         super().__init__()
         self.gives_way = gives_way
         """Whether the caller would rather do something else than race again."""
         self.commands = commands
         self.outcomes: tuple[Outcome, ...] = ()
         self.ahead = ahead
-        """The base of a segment to read along with the write, for the next claim."""
+        """The bases of segments to read along with the write, for the next claim."""
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ class Beaten(Exception):
 
 
 def commit(
-    desk: Desk, *commands: Command, ahead: int | None = None, gives_way: bool = False
+    desk: Desk, *commands: Command, ahead: tuple[int, ...] = (), gives_way: bool = False
 ) -> Procedure[tuple[Outcome, ...]]:
     """Have `commands` applied, together with all settlements that wait. One PUT, or none if nothing changes."""
     ask = Ask(commands, ahead, gives_way=gives_way)
@@ -209,7 +209,7 @@ def _land(desk: Desk, commands: tuple[Command, ...], asks: list[Ask]) -> Procedu
     queue = desk.queue
     desk.commits += 1
     number = desk.commits
-    ahead = [ask.ahead for ask in asks if ask.ahead is not None]
+    ahead = [base for ask in asks for base in ask.ahead]
     conflicts, fresh = 0, False
     head, version = yield from _recent(desk)
     while True:

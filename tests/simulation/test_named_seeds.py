@@ -26,6 +26,9 @@ NAMED = {
     1808: "a tail learnt by reading was believed fresh",
     1845: "a tail learnt from another sleeper's segment was believed fresh",
     1930: "a segment was missing because it had been trimmed, and was taken for the tail",
+    3417: "one record told of two failures of one message, and the letter took the other one",
+    3787: "one record told of two failures of one message, and the letter took the other one",
+    5137: "a worker that had slept read a dead segment and taught the senders of its process a tail beside the log",
     2164: "a sender slept between landing and hearing, and sent again",
 }
 

@@ -153,7 +153,10 @@ def tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
 
 def fresh_tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
     """The tail as it is now: a few segments on from what is known, and if that is not enough, found anew."""
+    known = log.tail is not None
     base = yield from tail(queue, log)
+    if known:  # and perhaps slept since: on a dead name lies nothing that is part of the log, so begin at the mark
+        base = yield from _lowest(log, base, log.tail_at, (yield Now()))
     hops = 0
     while True:
         now: float = yield Now()

@@ -148,8 +148,10 @@ def _failure(desk: Desk, name: str, attempt: int, offset: int) -> Procedure[Fail
         holder = name.removeprefix(LOST_WORKER)
         return Failure(attempt, "the worker never reported back: its lease expired", None, holder)
     found = yield from get(desk.queue.keys.failure(name))
+    place = desk.shard, offset
     if not isinstance(found, Missing):
-        for line in decode_failures(found.body, name):
-            if line.offset == offset and line.shard == desk.shard:
-                return line.failure
+        mine = [line.failure for line in decode_failures(found.body, name) if (line.shard, line.offset) == place]
+        # One record may tell of the same message twice: of an attempt that was reported late, and of this one.
+        for failure in sorted(mine, key=lambda failure: failure.attempt != attempt):
+            return failure
     return Failure(attempt, "the record of this failure is gone")

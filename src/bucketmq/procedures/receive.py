@@ -296,7 +296,6 @@ def _known(desk: Desk, head: Head, limit: int) -> Procedure[tuple[Known, ...]]:
         segment = yield from read_segment(desk.queue, desk.log, base)
         if segment is None:
             break
-        desk.log.learn(segment.end, 0.0)
         known.append((yield from _describe(desk, segment)))
         base = segment.end
     return tuple(known)

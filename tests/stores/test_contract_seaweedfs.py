@@ -10,10 +10,6 @@ from bucketmq.testing.contract import StoreContract
 
 
 class TestSeaweedFS(StoreContract):
-    # 4.48 lets the losers of a race wait for a lock, and a writer that waits too long seems to go on without it: with
-    # 160 writers at once, on a starved machine, one state of 20 was replaced twice. See docs/how-to/use-a-store.md.
-    keys_at_once = 10
-
     @pytest.fixture
     def url(self, seaweedfs_url: str) -> str:
         return seaweedfs_url

@@ -94,9 +94,6 @@ class StoreContract:
     def races(self) -> None:
         """Asked for by tests in which writers compete. Override it to skip them on a server that keeps no lock."""
 
-    keys_at_once = 50
-    """How many keys are raced for at the same time, eight writers each. Fewer for a server that buckles under more."""
-
     # 1: get
 
     @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
@@ -162,7 +159,7 @@ class StoreContract:
     def test_of_many_threads_that_create_one_key_one_wins(self, store: Store, base: str) -> None:
         """Contract 2."""
         keys = [f"{base}/{n:02}" for n in range(50)]
-        race(store, {key: functools.partial(store.create, key) for key in keys}, self.keys_at_once)
+        race(store, {key: functools.partial(store.create, key) for key in keys})
 
     @pytest.mark.timeout(120)
     @pytest.mark.usefixtures("races")
@@ -212,7 +209,7 @@ class StoreContract:
         for n in range(20):
             version = created(store, f"{base}/{n:02}", b"begin")
             writes[f"{base}/{n:02}"] = functools.partial(store.replace, f"{base}/{n:02}", version=version)
-        race(store, writes, self.keys_at_once)
+        race(store, writes)
 
     @pytest.mark.usefixtures("races")
     def test_a_counter_of_many_threads_loses_no_count(self, store: Store, base: str) -> None:
@@ -442,17 +439,11 @@ def names(store: Store, prefix: str, after: str = "") -> list[str]:
     return [entry.key for entry in store.list(prefix, after=after, limit=10_000).entries]
 
 
-def race(store: Store, writes: Mapping[str, Callable[[bytes], object]], keys_at_once: int) -> None:
+def race(store: Store, writes: Mapping[str, Callable[[bytes], object]]) -> None:
     """For every key, `THREADS` writers with different bodies: at most one wins, and its body is what is there.
 
-    Many keys at once, because a server may let those who lose one race wait for seconds.
+    All keys at once, because a server may let those who lose one race wait for seconds.
     """
-    keys = list(writes)
-    for start in range(0, len(keys), keys_at_once):
-        _race_group(store, {key: writes[key] for key in keys[start : start + keys_at_once]})
-
-
-def _race_group(store: Store, writes: Mapping[str, Callable[[bytes], object]]) -> None:
     runs = [(key, f"{key} from writer {n}".encode()) for key in writes for n in range(THREADS)]
     answers = at_once([functools.partial(writes[key], body) for key, body in runs])
     for key in writes:

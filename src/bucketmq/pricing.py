@@ -12,13 +12,18 @@ from bucketmq.errors import Invalid
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """US dollars for a thousand requests of each kind. Deletes are free at all of these providers."""
+    """US dollars for a thousand requests of each kind. Deletes and removes are free at all of these providers.
+
+    A store that cannot delete under a condition removes in two steps, the first of which is a write:
+    see `bucketmq.bucket.objects`.
+    """
 
     provider: str
     name: str
     write: float
-    """Creates and replaces."""
+    """Creates, replaces and renames."""
     read: float
+    """Gets and looks."""
     list: float
     source: str
     refused_is_free: bool = False
@@ -77,7 +82,7 @@ def cost(requests: Requests, provider: str) -> float:
     """What these requests cost at a provider's list prices, in US dollars."""
     prices = prices_of(provider)
     writes = requests.writes - (requests.refused if prices.refused_is_free else 0)
-    return (writes * prices.write + requests.get * prices.read + requests.list * prices.list) / 1000
+    return (writes * prices.write + requests.reads * prices.read + requests.list * prices.list) / 1000
 
 
 def dollars(amount: float) -> str:

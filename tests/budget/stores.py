@@ -7,7 +7,7 @@ from typing import Any
 
 from bucketmq.bucket.listing import check_listing
 from bucketmq.bucket.memory import MemoryStore
-from bucketmq.bucket.port import Entry, Missing, Object, Page, Refused, Version, Written
+from bucketmq.bucket.port import PLAIN, Attributes, Entry, Missing, Object, Page, Refused, Version, Written
 from bucketmq.client import Bucket
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.meter import Requests
@@ -58,8 +58,8 @@ class DeepStore(RemoteStore):
     def get(self, key: str) -> Object | Missing:
         return self._made_up(key) or super().get(key)
 
-    def create(self, key: str, body: bytes) -> Written | Refused:
-        return Refused() if self._made_up(key) else super().create(key, body)
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused:
+        return Refused() if self._made_up(key) else super().create(key, body, attributes)
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page:
         check_listing(prefix, after, limit)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bucketmq.bucket.memory import MemoryStore
-from bucketmq.bucket.port import Missing, Object, Page, Refused, Version, Written
+from bucketmq.bucket.port import PLAIN, Attributes, Missing, Object, Page, Refused, Version, Written
 from bucketmq.cli import doctor
 from bucketmq.errors import Denied, NotFound, Unavailable
 
@@ -32,12 +32,12 @@ CHECKS = [
 class IgnoresConditions(MemoryStore):
     """Overwrites whatever is there, as old gateways do."""
 
-    def create(self, key: str, body: bytes) -> Written | Refused:
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused:
         super().delete(key)
-        return super().create(key, body)
+        return super().create(key, body, attributes)
 
-    def replace(self, key: str, body: bytes, version: Version) -> Written | Refused:
-        return self.create(key, body)
+    def replace(self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN) -> Written | Refused:
+        return self.create(key, body, attributes)
 
 
 class RacyStore(MemoryStore):
@@ -47,18 +47,18 @@ class RacyStore(MemoryStore):
         super().__init__()
         self._gate = threading.Barrier(doctor.RACERS)
 
-    def create(self, key: str, body: bytes) -> Written | Refused:
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused:
         if isinstance(self.get(key), Object):
             return Refused()
         if "/create-" in key:
             self._gate.wait(10)
             super().delete(key)
-        written = super().create(key, body)
+        written = super().create(key, body, attributes)
         return written if isinstance(written, Written) else Written(Version("x"), None)
 
 
 class DeniesWrites(MemoryStore):
-    def create(self, key: str, body: bytes) -> Written | Refused:
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused:
         raise Denied(f"may not write {key}: HTTP 403")
 
 

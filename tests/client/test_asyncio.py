@@ -13,7 +13,7 @@ import pytest
 import bucketmq
 from bucketmq import aio
 from bucketmq.bucket.memory import MemoryStore
-from bucketmq.bucket.port import Refused, Written
+from bucketmq.bucket.port import PLAIN, Attributes, Refused, Written
 from bucketmq.engines.asynchronous import Asynchronous
 from bucketmq.engines.perform import Hands
 
@@ -21,9 +21,9 @@ from bucketmq.engines.perform import Hands
 class SlowStore(MemoryStore):
     """Creates take a while, as they do over a network."""
 
-    def create(self, key: str, body: bytes) -> Written | Refused:
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused:
         time.sleep(0.03)
-        return super().create(key, body)
+        return super().create(key, body, attributes)
 
 
 def on_bucket(use: Callable[[aio.Bucket], Awaitable[Any]], store: MemoryStore | None = None) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from bucketmq import Contended
 from bucketmq.bucket.memory import MemoryStore
-from bucketmq.bucket.port import Object
+from bucketmq.bucket.port import PLAIN, Object
 from bucketmq.client import Bucket
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
@@ -30,10 +30,10 @@ class BusyHeads(MemoryStore):
             self._others_commit(key, 50)
         return super().get(key)
 
-    def replace(self, key, body, version):
+    def replace(self, key, body, version, attributes=PLAIN):
         if self.busy_writes and "/heads/" in key:
             self._others_commit(key, 1)
-        return super().replace(key, body, version)
+        return super().replace(key, body, version, attributes)
 
     def _others_commit(self, key, times):
         found = super().get(key)

@@ -79,19 +79,20 @@ def test_an_unknown_option_is_invalid(tmp_path: Path) -> None:
 
 def test_a_store_that_ignores_conditions_is_refused() -> None:
     from bucketmq.bucket.memory import MemoryStore
+    from bucketmq.bucket.port import PLAIN, Attributes
     from bucketmq.client import Bucket
     from bucketmq.engines.blocking import Blocking
     from bucketmq.engines.perform import Hands
 
     class Careless(MemoryStore):
-        def create(self, key: str, body: bytes) -> Any:
+        def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Any:
             self.delete(key)
-            return super().create(key, body)
+            return super().create(key, body, attributes)
 
     class Forgetful(MemoryStore):
-        def replace(self, key: str, body: bytes, version: Any) -> Any:
+        def replace(self, key: str, body: bytes, version: Any, attributes: Attributes = PLAIN) -> Any:
             found: Any = self.get(key)
-            return super().replace(key, body, found.version)
+            return super().replace(key, body, found.version, attributes)
 
     for store, word in ((Careless(), "If-None-Match"), (Forgetful(), "If-Match")):
         bucket = Bucket(Blocking(Hands(store)), "app", probe=True)

@@ -11,7 +11,7 @@ import pytest
 
 import bucketmq
 from bucketmq.bucket.memory import MemoryStore
-from bucketmq.bucket.port import Missing, Object, Page, Refused, Unknown, Version, Written
+from bucketmq.bucket.port import PLAIN, Attributes, Missing, Object, Page, Refused, Unknown, Version, Written
 from bucketmq.procedures import verbs
 
 from .world import World, drain
@@ -43,11 +43,11 @@ class FlakyStore(MemoryStore):
             raise bucketmq.Unavailable("503, try again")
         return super().list(prefix, after=after, limit=limit)
 
-    def create(self, key: str, body: bytes) -> Any:
-        return self._write(lambda: super(FlakyStore, self).create(key, body))
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Any:
+        return self._write(lambda: super(FlakyStore, self).create(key, body, attributes))
 
-    def replace(self, key: str, body: bytes, version: Version) -> Any:
-        return self._write(lambda: super(FlakyStore, self).replace(key, body, version))
+    def replace(self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN) -> Any:
+        return self._write(lambda: super(FlakyStore, self).replace(key, body, version, attributes))
 
     def _write(self, write: Any) -> Written | Refused | Unknown:
         match self._fault("lost", "landed", "conflict", "landed and refused"):

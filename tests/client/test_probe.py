@@ -8,7 +8,7 @@ import pytest
 
 from bucketmq import Unavailable, Unsupported
 from bucketmq.bucket.memory import MemoryStore
-from bucketmq.bucket.port import Missing, Unknown, Written
+from bucketmq.bucket.port import PLAIN, Missing, Unknown, Written
 from bucketmq.client import Bucket
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
@@ -17,17 +17,21 @@ from bucketmq.engines.perform import Hands
 class Overwrites(MemoryStore):
     """Ignores If-None-Match."""
 
-    def create(self, key, body):
+    def create(self, key, body, attributes=PLAIN):
         self.delete(key)
-        return super().create(key, body)
+        return super().create(key, body, attributes)
 
 
 class Replaces(MemoryStore):
     """Ignores If-Match."""
 
-    def replace(self, key, body, version):
+    def replace(self, key, body, version, attributes=PLAIN):
         found = self.get(key)
-        return super().create(key, body) if isinstance(found, Missing) else super().replace(key, body, found.version)
+        return (
+            super().create(key, body, attributes)
+            if isinstance(found, Missing)
+            else super().replace(key, body, found.version, attributes)
+        )
 
 
 class RacesBadly(MemoryStore):
@@ -39,10 +43,10 @@ class RacesBadly(MemoryStore):
         super().__init__()
         self._all_here = threading.Barrier(4, timeout=10)
 
-    def replace(self, key, body, version):
+    def replace(self, key, body, version, attributes=PLAIN):
         found = self.get(key)
         if isinstance(found, Missing) or found.version != version:
-            return super().replace(key, body, version)
+            return super().replace(key, body, version, attributes)
         self._all_here.wait()
         return Written(version, None)
 
@@ -50,14 +54,14 @@ class RacesBadly(MemoryStore):
 class NeverMatches(MemoryStore):
     """Refuses every replace, as a gateway that compares quoted with bare marks does."""
 
-    def replace(self, key, body, version):
-        return super().replace(key, body, "no such version")
+    def replace(self, key, body, version, attributes=PLAIN):
+        return super().replace(key, body, "no such version", attributes)
 
 
 class Silent(MemoryStore):
     """Never answers a write."""
 
-    def create(self, key, body):
+    def create(self, key, body, attributes=PLAIN):
         return Unknown("timed out")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bucketmq.bucket.memory import MemoryStore
-from bucketmq.bucket.port import Refused, Version, Written
+from bucketmq.bucket.port import PLAIN, Attributes, Refused, Version, Written
 
 from .world import World, drain
 
@@ -17,13 +17,13 @@ from .world import World, drain
 class SlowStore(MemoryStore):
     """Writes take a while, as they do over a network."""
 
-    def create(self, key: str, body: bytes) -> Written | Refused:
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused:
         time.sleep(0.02)
-        return super().create(key, body)
+        return super().create(key, body, attributes)
 
-    def replace(self, key: str, body: bytes, version: Version) -> Written | Refused:
+    def replace(self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN) -> Written | Refused:
         time.sleep(0.02)
-        return super().replace(key, body, version)
+        return super().replace(key, body, version, attributes)
 
 
 def together(count: int, work: Callable[[int], Any]) -> None:

@@ -1,4 +1,4 @@
-"""Google's and Azure's answers in miniature: enough of each protocol to run the contract through the adapter.
+"""Google's, Azure's and Tigris' answers in miniature: enough of each protocol to run the contract through the adapter.
 
 These show that the adapter speaks each dialect. That the clouds themselves keep the contract, they cannot show.
 """
@@ -6,16 +6,31 @@ These show that the adapter speaks each dialect. That the clouds themselves keep
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import re
 import threading
 from collections.abc import Iterator
 from email.utils import formatdate, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 PAGE = 1000
+
+
+class Kept(NamedTuple):
+    generation: int
+    body: bytes
+    date: str
+    headers: dict[str, str]
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    headers: dict[str, str]
 
 
 class Cloud(BaseHTTPRequestHandler):
@@ -24,7 +39,25 @@ class Cloud(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16  # head and body in one packet, or the client waits for the second
     bucket = "/bucket"
+    meta_prefix: str
     server: CloudServer
+
+    def parse_request(self) -> bool:
+        if not super().parse_request():
+            return False
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.requests.append(Request(self.command, self.path, headers))
+        fault = self.server.faults.get(self.command)
+        if fault is None:
+            return True
+        self.rfile.read(int(self.headers["Content-Length"] or 0))
+        if fault == 0:
+            self.server.stopped.wait(30)
+        else:
+            self.answer(fault)
+        self.close_connection = True
+        self.wfile.flush()
+        return False
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -32,8 +65,20 @@ class Cloud(BaseHTTPRequestHandler):
             refusal = self.refusal(self.server.objects.get(self.key))
             if refusal is not None:
                 return self.answer(refusal)
-            self.server.objects[self.key] = (next(self.server.generations), body, formatdate(usegmt=True))
-            return self.answer(200, headers=self.marks(self.server.objects[self.key]))
+            self.server.objects[self.key] = kept = Kept(
+                next(self.server.generations), body, formatdate(usegmt=True), self.attributes()
+            )
+            return self.answer(200, headers=self.marks(kept))
+
+    def attributes(self) -> dict[str, str]:
+        kept = {
+            name.lower(): value for name, value in self.headers.items() if name.lower().startswith(self.meta_prefix)
+        }
+        kind = self.headers["Content-Type"] or self.headers["x-ms-blob-content-type"]
+        return {**kept, "Content-Type": kind} if kind else kept
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def do_GET(self) -> None:
         if self.path.startswith(self.bucket + "?"):
@@ -42,12 +87,15 @@ class Cloud(BaseHTTPRequestHandler):
             found = self.server.objects.get(self.key)
         if found is None:
             return self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
-        return self.answer(200, found[1], headers=self.marks(found))
+        return self.answer(200, found.body, headers={**found.headers, **self.marks(found)})
 
     def do_DELETE(self) -> None:
         with self.server.lock:
-            found = self.server.objects.pop(self.key, None)
-        self.answer(204 if found else 404)
+            found = self.server.objects.get(self.key)
+            if found is not None and not self.may_delete(found):
+                return self.answer(412)
+            self.server.objects.pop(self.key, None)
+        return self.answer(204 if found else 404)
 
     def list_keys(self) -> None:
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
@@ -68,7 +116,8 @@ class Cloud(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     @property
     def key(self) -> str:
@@ -79,16 +128,19 @@ class Cloud(BaseHTTPRequestHandler):
     after_name: str
     token_name: str
 
-    def refusal(self, found: tuple[int, bytes, str] | None) -> int | None:
+    def refusal(self, found: Kept | None) -> int | None:
         raise NotImplementedError
 
-    def marks(self, found: tuple[int, bytes, str]) -> dict[str, str]:
-        return {"ETag": f'"{found[0]}"', "Last-Modified": found[2]}
+    def may_delete(self, found: Kept) -> bool:
+        return self.headers["If-Match"] in (None, self.marks(found)["ETag"])
+
+    def marks(self, found: Kept) -> dict[str, str]:
+        return {"ETag": f'"{found.generation}"', "Last-Modified": found.date}
 
     def begins(self, key: str, after: str) -> bool:
         return key > after
 
-    def entry(self, key: str, generation: int, body: bytes, date: str) -> str:
+    def entry(self, key: str, generation: int, body: bytes, date: str, headers: dict[str, str]) -> str:
         raise NotImplementedError
 
     def listing(self, entries: str, following: str) -> str:
@@ -97,16 +149,20 @@ class Cloud(BaseHTTPRequestHandler):
 
 class Google(Cloud):
     after_name, token_name = "start-after", "continuation-token"
+    meta_prefix = "x-goog-meta-"
 
-    def refusal(self, found: tuple[int, bytes, str] | None) -> int | None:
+    def refusal(self, found: Kept | None) -> int | None:
         wanted = self.headers["x-goog-if-generation-match"]
-        return None if wanted == str(found[0] if found else 0) else 412
+        return None if wanted == str(found.generation if found else 0) else 412
 
-    def marks(self, found: tuple[int, bytes, str]) -> dict[str, str]:
+    def may_delete(self, found: Kept) -> bool:
+        return self.headers["x-goog-if-generation-match"] in (None, str(found.generation))
+
+    def marks(self, found: Kept) -> dict[str, str]:
         # The hash is the same for all, so that only the generation can tell two states apart.
-        return {"ETag": '"hash"', "x-goog-generation": str(found[0]), "Last-Modified": found[2]}
+        return {"ETag": '"hash"', "x-goog-generation": str(found.generation), "Last-Modified": found.date}
 
-    def entry(self, key: str, generation: int, body: bytes, date: str) -> str:
+    def entry(self, key: str, generation: int, body: bytes, date: str, headers: dict[str, str]) -> str:
         return (
             f"<Contents><Key>{escape(key)}</Key><Size>{len(body)}</Size><ETag>hash</ETag>"
             f"<LastModified>{iso(date)}</LastModified></Contents>"
@@ -117,20 +173,85 @@ class Google(Cloud):
         return f"<ListBucketResult>{entries}{token}</ListBucketResult>"
 
 
+class S3(Cloud):
+    """Versions are hashes of the body. Tigris' rename is a copy with a header."""
+
+    after_name, token_name = "start-after", "continuation-token"
+    meta_prefix = "x-amz-meta-"
+
+    def do_PUT(self) -> None:
+        if self.headers["x-amz-copy-source"] is None:
+            return super().do_PUT()
+        source = unquote(self.headers["x-amz-copy-source"]).removeprefix("/").removeprefix("bucket/")
+        with self.server.lock:
+            found = self.server.objects.get(source)
+            if self.headers["If-None-Match"] == "*" and self.key in self.server.objects:
+                return self.answer(412)
+            if found is None:
+                return self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+            self.server.objects[self.key] = found
+            if self.headers["X-Tigris-Rename"] == "true":
+                del self.server.objects[source]
+        return self.answer(200, b"<CopyObjectResult></CopyObjectResult>")
+
+    def refusal(self, found: Kept | None) -> int | None:
+        if self.headers["If-None-Match"] == "*":
+            return 412 if found else None
+        if found is None:
+            return 404
+        return None if self.headers["If-Match"] == self.marks(found)["ETag"] else 412
+
+    def marks(self, found: Kept) -> dict[str, str]:
+        return {"ETag": f'"{hashlib.md5(found.body).hexdigest()}"', "Last-Modified": found.date}
+
+    def entry(self, key: str, generation: int, body: bytes, date: str, headers: dict[str, str]) -> str:
+        return (
+            f"<Contents><Key>{escape(key)}</Key><Size>{len(body)}</Size>"
+            f"<ETag>&quot;{hashlib.md5(body).hexdigest()}&quot;</ETag>"
+            f"<LastModified>{iso(date)}</LastModified></Contents>"
+        )
+
+    def listing(self, entries: str, following: str) -> str:
+        token = f"<NextContinuationToken>{following}</NextContinuationToken>" if following else ""
+        return f"<ListBucketResult>{entries}{token}</ListBucketResult>"
+
+
+class CarelessS3(S3):
+    """Deletes whatever the condition says, as gateways do that never heard of it."""
+
+    def may_delete(self, found: Kept) -> bool:
+        return True
+
+
+class PoliteS3(S3):
+    """Honours the condition on what is there, and thanks for the delete of what is not: two could win."""
+
+    def do_DELETE(self) -> None:
+        with self.server.lock:
+            found = self.server.objects.get(self.key)
+            if found is not None and not self.may_delete(found):
+                return self.answer(412)
+            self.server.objects.pop(self.key, None)
+        return self.answer(204)
+
+
 class Azure(Cloud):
     after_name, token_name = "startFrom", "marker"
+    meta_prefix = "x-ms-meta-"
 
-    def refusal(self, found: tuple[int, bytes, str] | None) -> int | None:
+    def refusal(self, found: Kept | None) -> int | None:
+        if not all(name.removeprefix(self.meta_prefix).isidentifier() for name in self.attributes() if name.islower()):
+            return 400
         if self.headers["If-None-Match"] == "*":
             return 409 if found else None
         if found is None:
             return 404
-        return None if self.headers["If-Match"] == f'"{found[0]}"' else 412
+        return None if self.headers["If-Match"] == f'"{found.generation}"' else 412
 
     def begins(self, key: str, after: str) -> bool:
         return key >= after  # Azure's startFrom includes the name itself
 
-    def entry(self, key: str, generation: int, body: bytes, date: str) -> str:
+    def entry(self, key: str, generation: int, body: bytes, date: str, headers: dict[str, str]) -> str:
         return (
             f"<Blob><Name>{escape(key)}</Name><Properties><Content-Length>{len(body)}</Content-Length>"
             f"<Content-Type>application/octet-stream</Content-Type><Etag>{generation}</Etag>"
@@ -166,8 +287,16 @@ class CloudServer(ThreadingHTTPServer):
     def __init__(self, dialect: type[Cloud]) -> None:
         super().__init__(("127.0.0.1", 0), dialect)
         self.lock = threading.Lock()
-        self.objects: dict[str, tuple[int, bytes, str]] = {}
+        self.objects: dict[str, Kept] = {}
         self.generations = itertools.count(1)
+        self.requests: list[Request] = []
+        self.faults: dict[str, int] = {}
+        """Method -> the status to answer it with, or 0 for no answer."""
+        self.stopped = threading.Event()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
 
 
 def iso(date: str) -> str:
@@ -175,14 +304,15 @@ def iso(date: str) -> str:
 
 
 @contextlib.contextmanager
-def cloud(dialect: type[Cloud]) -> Iterator[str]:
-    """The endpoint of a running server."""
+def cloud(dialect: type[Cloud]) -> Iterator[CloudServer]:
+    """A running server."""
     server = CloudServer(dialect)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield server
     finally:
+        server.stopped.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -31,6 +31,8 @@ OTHERS: dict[str, Callable[[Store], object]] = {
     "delete": lambda store: store.delete("a/key"),
     "list": lambda store: store.list("a/", after="", limit=10),
 }
+LOOK: dict[str, Callable[[Store], object]] = {"look": lambda store: store.look("a/key")}
+"""A HEAD: its answers have no body, so no code to tell why."""
 ALL = WRITES | OTHERS
 
 
@@ -174,7 +176,7 @@ def test_unquoted_etags_leave_the_quotes_out(server: FaultServer) -> None:
 # the other verbs
 
 
-@pytest.mark.parametrize("verb", OTHERS)
+@pytest.mark.parametrize("verb", OTHERS | LOOK)
 @pytest.mark.parametrize(
     "behaviour",
     [s3_error(500, "InternalError"), s3_error(503, "SlowDown"), Answer(429), HANG, CUT_EARLY, CUT_LATE],
@@ -185,9 +187,9 @@ def test_other_verbs_without_an_answer_are_unavailable(
 ) -> None:
     server.behaviour = behaviour
     with pytest.raises(
-        Unavailable, match=r"cannot (read|delete|list) 'a/.*; see whether the endpoint is right"
+        Unavailable, match=r"cannot (read|delete|list|look at) 'a/.*; see whether the endpoint is right"
     ) as caught:
-        OTHERS[verb](store)
+        (OTHERS | LOOK)[verb](store)
     assert caught.value.__cause__ is not None
     assert len(server.requests) == 1
 
@@ -213,6 +215,7 @@ def test_other_verbs_that_find_nobody_are_unavailable(verb: str) -> None:
 def test_what_is_not_there_is_missing_and_can_be_deleted(server: FaultServer, store: Store) -> None:
     server.behaviour = s3_error(404, "NoSuchKey")
     assert store.get("a/key") == Missing()
+    assert store.look("a/key") == Missing()
     store.delete("a/key")
 
 
@@ -260,6 +263,13 @@ def test_bad_credentials_are_denied(server: FaultServer, store: Store, verb: str
     with pytest.raises(Denied, match="check the credentials"):
         ALL[verb](store)
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_look_with_bad_credentials_is_denied(server: FaultServer, store: Store, status: int) -> None:
+    server.behaviour = Answer(status)
+    with pytest.raises(Denied, match="check the credentials"):
+        store.look("a/key")
 
 
 @pytest.mark.parametrize("verb", ALL)

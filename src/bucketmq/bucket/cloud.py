@@ -18,6 +18,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from bucketmq.bucket import aws
 from bucketmq.bucket.objects import ObjectStore
+from bucketmq.bucket.removal import HeaderDelete, SignedDelete
 from bucketmq.bucket.settings import Settings
 from bucketmq.errors import Invalid
 
@@ -40,7 +41,9 @@ _ONCE: RetryConfig = {"max_retries": 0}
 Client = TypeVar("Client", S3Store, GCSStore, AzureStore)
 
 
-def s3(bucket: str, settings: Settings, environment: Mapping[str, str] = os.environ) -> ObjectStore:
+def s3(
+    bucket: str, settings: Settings, environment: Mapping[str, str] = os.environ, *, prefix: str = ""
+) -> ObjectStore:
     """S3 and what speaks it. Directory buckets (`...--x-s3`) list in no order."""
     profile = aws.Profile(settings.text("profile"), environment)
     endpoint = settings.text("endpoint") or profile.endpoint()
@@ -59,20 +62,35 @@ def s3(bucket: str, settings: Settings, environment: Mapping[str, str] = os.envi
         config["skip_signature"] = True
     else:
         credentials = _keys(settings) or profile.credentials()
-    client = _client(settings, endpoint, settings.text("ca_file") or environment.get("AWS_CA_BUNDLE"))
-    return ObjectStore(
-        _built(
+    ca_file = settings.text("ca_file") or environment.get("AWS_CA_BUNDLE")
+    options = _client(settings, endpoint, ca_file)
+    client = _built(
+        lambda: S3Store(
+            bucket, config=config, client_options=options, retry_config=_ONCE, credential_provider=credentials
+        )
+    )
+    renamer = None
+    if settings.flag("tigris") or _is_tigris(endpoint):
+        renaming: ClientConfig = {**options, "default_headers": {"X-Tigris-Rename": "true"}}
+        careful: S3Config = {**config, "copy_if_not_exists": "header:If-None-Match:*"}
+        renamer = _built(
             lambda: S3Store(
-                bucket, config=config, client_options=client, retry_config=_ONCE, credential_provider=credentials
+                bucket, config=careful, client_options=renaming, retry_config=_ONCE, credential_provider=credentials
             )
-        ),
+        )
+    return ObjectStore(
+        client,
         place=_place("s3", bucket, endpoint),
         lists_in_order=not directory,
         unquoted_etags=settings.flag("unquoted_etags"),
+        # Without credentials nothing can be signed, and obstore would look for some.
+        delete_if=None if settings.flag("anonymous") else _signed_delete(client, settings, ca_file),
+        renamer=renamer,
+        scratch=_scratch(prefix),
     )
 
 
-def gcs(bucket: str, settings: Settings) -> ObjectStore:
+def gcs(bucket: str, settings: Settings, *, prefix: str = "") -> ObjectStore:
     """Google Cloud Storage. It counts generations and takes about one write a second for each key."""
     endpoint = settings.text("endpoint")
     config: GCSConfig = {}
@@ -84,20 +102,29 @@ def gcs(bucket: str, settings: Settings) -> ObjectStore:
     if settings.flag("anonymous"):
         config["skip_signature"] = True
         credentials = _nobody  # obstore signs writes all the same, and would ask the machine for a token
-    client = _client(settings, endpoint, None)
+
+    def client_with(headers: dict[str, str]) -> GCSStore:
+        options = _client(settings, endpoint, None)
+        if headers:
+            options["default_headers"] = headers
+        return GCSStore(
+            bucket, config=config, client_options=options, retry_config=_ONCE, credential_provider=credentials
+        )
+
     return ObjectStore(
-        _built(
-            lambda: GCSStore(
-                bucket, config=config, client_options=client, retry_config=_ONCE, credential_provider=credentials
-            )
-        ),
+        _built(lambda: client_with({})),
         place=_place("gs", bucket, endpoint),
         lists_in_order=True,
+        exact_versions=True,
         by_generation=True,
+        delete_if=HeaderDelete(client_with, "x-goog-if-generation-match"),
+        scratch=_scratch(prefix),
     )
 
 
-def azure(container: str, settings: Settings, environment: Mapping[str, str] = os.environ) -> ObjectStore:
+def azure(
+    container: str, settings: Settings, environment: Mapping[str, str] = os.environ, *, prefix: str = ""
+) -> ObjectStore:
     """Azure Blob Storage."""
     given = _connection_string(environment.get("AZURE_STORAGE_CONNECTION_STRING", ""))
     endpoint = settings.text("endpoint") or given.get("endpoint")
@@ -114,14 +141,36 @@ def azure(container: str, settings: Settings, environment: Mapping[str, str] = o
         config["skip_signature"] = True
     if settings.flag("emulator"):
         config["use_emulator"] = True
-    client = _client(settings, endpoint, None)
+    options = _client(settings, endpoint, None)
     if settings.flag("emulator"):
-        client["allow_http"] = True
+        options["allow_http"] = True
+    client = _built(lambda: AzureStore(container, config=config, client_options=options, retry_config=_ONCE))
     return ObjectStore(
-        _built(lambda: AzureStore(container, config=config, client_options=client, retry_config=_ONCE)),
+        client,
         place=_place("az", container, endpoint),
         lists_in_order=False,
+        exact_versions=True,
+        spells_names=True,
+        delete_if=None if settings.flag("anonymous") else _signed_delete(client, settings, None),
+        scratch=_scratch(prefix),
     )
+
+
+def _signed_delete(client: S3Store | AzureStore, settings: Settings, ca_file: str | None) -> SignedDelete:
+    return SignedDelete(client, timeout_seconds=settings.seconds("timeout", REQUEST_SECONDS), ca_file=ca_file)
+
+
+def _scratch(prefix: str) -> str:
+    """Where the probe of an opened bucket writes too."""
+    return f"{prefix}/probe/" if prefix else "probe/"
+
+
+def _is_tigris(endpoint: str | None) -> bool:
+    host = (urlsplit(endpoint).hostname or "") if endpoint else ""
+    return any(host == known or host.endswith(f".{known}") for known in _TIGRIS_HOSTS)
+
+
+_TIGRIS_HOSTS = ("t3.storage.dev", "fly.storage.tigris.dev", "tigris.dev")
 
 
 def _built(build: Callable[[], Client]) -> Client:

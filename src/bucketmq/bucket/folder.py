@@ -4,8 +4,8 @@ Every key is a plain file below the root, so `ls`, `cp -r` and backups work. A w
 forces it to disk, and only then gives it its name, which the kernel does in one step:
 
 - `create` links the temporary file to its name; the link fails when the name is taken.
-- `replace` and `delete` look at the file and rename over it, or unlink it, while they hold one of `LOCKS` lock files.
-  Nothing slow happens under the lock. The kernel frees the lock of a process that dies.
+- `replace`, `remove` and `delete` look at the file and rename over it, or unlink it, while they hold one of `LOCKS`
+  lock files. Nothing slow happens under the lock. The kernel frees the lock of a process that dies.
 
 So a file is whole from the first moment anyone can see it, and a process killed between any two instructions leaves at
 most a temporary file behind. What is private to this module lies under `.bucketmq/` in the root:
@@ -18,6 +18,10 @@ most a temporary file behind. What is private to this module lies under `.bucket
 A version is the file's modification time, size and inode number. Kernels stamp files only every few milliseconds, so
 the time is set by hand, to the microsecond, and `replace` sees to it that it grows from one state to the next.
 
+Attributes lie in one extended attribute of the file, `user.bucketmq`, as JSON, set before the file gets its name. A
+file without one, be it ours or put here by another program, has the content type that its name's ending tells.
+Programs that do not know of the locks can change a file between the look at it and what `replace` or `remove` then do.
+
 POSIX only (Linux, macOS), on a file system with hard links and fine timestamps; network file systems, where locks are a
 matter of luck, are not for this. On a file system that ignores case, keys that differ only in case are the same key.
 URLs and object stores do not belong here.
@@ -28,27 +32,36 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import itertools
+import mimetypes
 import os
 import stat
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
 
+import msgspec
+
 from bucketmq.bucket.listing import check_listing
 from bucketmq.bucket.port import (
     KEY_BYTES_MAX,
+    PLAIN,
+    Attributes,
     Entry,
+    Found,
     Missing,
     Object,
     Page,
     Refused,
+    Removed,
     Unknown,
     Version,
     Written,
+    check_attributes,
     check_key,
 )
-from bucketmq.errors import BucketMQError, Denied, Invalid, Unavailable, Unsupported
+from bucketmq.errors import BucketMQError, Corrupt, Denied, Invalid, Unavailable, Unsupported
 
 LOCK_WAIT_SECONDS = 30.0
 """How long `replace` and `delete` wait for a lock that is normally held for a tenth of a millisecond."""
@@ -70,6 +83,14 @@ _GOOD_FILE_SYSTEMS = "use a folder on ext4, XFS, Btrfs or APFS"
 _FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync stops at the drive's cache
 _FDATASYNC: Callable[[int], None] | None = getattr(os, "fdatasync", None)
 
+_XATTR = "user.bucketmq"
+_XATTR_SMALL = 3000  # what every file system with extended attributes has room for; ext4 ends near 4,000
+# Python has these on Linux only.
+_LISTXATTR: Callable[[int], list[str]] | None = getattr(os, "listxattr", None)
+_GETXATTR: Callable[[int, str], bytes] | None = getattr(os, "getxattr", None)
+_SETXATTR: Callable[[int, str, bytes], None] | None = getattr(os, "setxattr", None)
+_NO_XATTRS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: a pipe must not hang us
 _OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -79,11 +100,13 @@ _OPEN_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 class FolderStore:
     """Objects as files below `root`, which is made at the first write.
 
-    Costs: `get` five system calls; `create` and `replace` one file and one directory forced to disk.
+    Costs: `get` six system calls; `create` and `replace` one file and one directory forced to disk.
     """
 
     lists_in_order = False
     local = True
+    renames = False  # a link and an unlink are two steps
+    exact_versions = True
 
     def __init__(self, root: str | os.PathLike[str], *, lock_wait_seconds: float = LOCK_WAIT_SECONDS) -> None:
         self._root = os.path.realpath(os.path.expanduser(os.fspath(root)))
@@ -100,18 +123,22 @@ class FolderStore:
             directory = self._find(parents)
             return Missing() if directory is None else _read(directory.fd, name, key)
 
-    def create(self, key: str, body: bytes) -> Written | Refused | Unknown:
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
         parents, name = _split(key)
+        extra = _extra(name, attributes)
         with self._errors("create", key):
             for _ in range(_VANISHED_MAX):
                 try:
-                    return self._create(self._make(parents), name, key, body)
+                    return self._create(self._make(parents), name, key, body, extra=extra)
                 except FileNotFoundError:
                     self._forget()  # a directory was removed under our hands: make it again
         raise self._vanishing(key)
 
-    def replace(self, key: str, body: bytes, version: Version) -> Written | Refused | Unknown:
+    def replace(
+        self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN
+    ) -> Written | Refused | Unknown:
         parents, name = _split(key)
+        extra = _extra(name, attributes)
         with self._errors("replace", key):
             for _ in range(_VANISHED_MAX):
                 directory = self._find(parents)
@@ -120,7 +147,7 @@ class FolderStore:
                     return Refused()
                 try:
                     settled = directory if directory.settled else self._make(parents)
-                    return self._replace(settled, name, key, body, version)
+                    return self._replace(settled, name, key, body, version, extra=extra)
                 except FileNotFoundError:
                     self._forget()
         raise self._vanishing(key)
@@ -135,6 +162,36 @@ class FolderStore:
             with self._locked(key), contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=directory.fd)
             _flush(directory.fd)
+
+    def look(self, key: str) -> Found | Missing:
+        parents, name = _split(key)
+        with self._errors("look at", key):
+            directory = self._find(parents)
+            return Missing() if directory is None else _look(directory.fd, name, key)
+
+    def remove(self, key: str, version: Version) -> Removed | Refused | Unknown:
+        parents, name = _split(key)
+        with self._errors("remove", key):
+            directory = self._find(parents)
+            if directory is None or not _is_at(directory.fd, name, key, version):
+                return Refused()
+            with self._locked(key):
+                if not _is_at(directory.fd, name, key, version):
+                    return Refused()
+                try:
+                    os.unlink(name, dir_fd=directory.fd)
+                except FileNotFoundError:  # by a program that does not know of the locks
+                    return Refused()
+            try:
+                _flush(directory.fd)
+            except OSError as error:
+                return Unknown(f"the directory could not be forced to disk: {error.strerror}")
+            return Removed()
+
+    def rename(self, key: str, target: str, version: Version) -> Removed | Refused | Unknown:
+        _split(key)
+        _split(target)
+        raise Unsupported(f"a folder cannot rename {key!r} in one step; create {target!r}, then remove {key!r}")
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page:
         check_listing(prefix, after, limit)
@@ -152,11 +209,13 @@ class FolderStore:
     def __repr__(self) -> str:
         return f"FolderStore({self._root!r})"
 
-    def _create(self, directory: _Directory, name: str, key: str, body: bytes) -> Written | Refused | Unknown:
+    def _create(
+        self, directory: _Directory, name: str, key: str, body: bytes, *, extra: bytes | None
+    ) -> Written | Refused | Unknown:
         if _regular(directory.fd, name, key) is not None:
             return Refused()
         tmp = self._workshop()
-        with self._temporary(tmp, body) as (temporary, fd):
+        with self._temporary(tmp, body, extra) as (temporary, fd):
             written = os.fstat(fd)
             try:
                 os.link(temporary, name, src_dir_fd=tmp.fd, dst_dir_fd=directory.fd, follow_symlinks=False)
@@ -169,10 +228,10 @@ class FolderStore:
         return _settle(directory, written)
 
     def _replace(
-        self, directory: _Directory, name: str, key: str, body: bytes, version: Version
+        self, directory: _Directory, name: str, key: str, body: bytes, version: Version, *, extra: bytes | None
     ) -> Written | Refused | Unknown:
         tmp = self._workshop()
-        with self._temporary(tmp, body) as (temporary, fd), self._locked(key):
+        with self._temporary(tmp, body, extra) as (temporary, fd), self._locked(key):
             found = _regular(directory.fd, name, key)
             if found is None or _version(found) != version:
                 return Refused()
@@ -181,15 +240,19 @@ class FolderStore:
         return _settle(directory, written)
 
     @contextlib.contextmanager
-    def _temporary(self, tmp: _Directory, body: bytes) -> Iterator[tuple[str, int]]:
-        """A new file with `body`, forced to disk and stamped with the time; its temporary name goes afterwards."""
+    def _temporary(self, tmp: _Directory, body: bytes, extra: bytes | None = None) -> Iterator[tuple[str, int]]:
+        """A new file, forced to disk and stamped with the time; its temporary name goes afterwards."""
         name = f"{os.getpid()}-{self._token}-{next(self._numbers)}"
         fd = os.open(name, _OPEN_NEW, 0o666, dir_fd=tmp.fd)
         try:
             _write(fd, body)
             stamp = time.time_ns() // 1000 * 1000
             os.utime(fd, ns=(stamp, stamp))
-            _flush_data(fd)
+            if extra is None:
+                _flush_data(fd)
+            else:
+                _set_extra(fd, extra, self._root)
+                _flush(fd)  # attributes are no data
             yield name, fd
         finally:
             os.close(fd)
@@ -371,6 +434,21 @@ def _is_private(segment: str) -> bool:
     return segment.casefold() == PRIVATE  # macOS ignores case
 
 
+def _look(directory_fd: int, name: str, key: str) -> Found | Missing:
+    try:
+        fd = os.open(name, _OPEN_READ, dir_fd=directory_fd)
+    except FileNotFoundError:
+        return Missing()
+    try:
+        found = os.fstat(fd)
+        if not _check_plain(found, key):
+            return Missing()
+        attributes = _attributes(fd, name, key)
+    finally:
+        os.close(fd)
+    return Found(found.st_size, _version(found), found.st_mtime_ns / 1e9, attributes)
+
+
 def _read(directory_fd: int, name: str, key: str) -> Object | Missing:
     try:
         fd = os.open(name, _OPEN_READ, dir_fd=directory_fd)
@@ -386,9 +464,67 @@ def _read(directory_fd: int, name: str, key: str) -> Object | Missing:
             if not more:
                 raise Unavailable(f"the file of {key!r} shrank while it was read; keep other programs from changing it")
             body += more
+        attributes = _attributes(fd, name, key)
     finally:
         os.close(fd)
-    return Object(body, _version(found), found.st_mtime_ns / 1e9)
+    return Object(body, _version(found), found.st_mtime_ns / 1e9, attributes)
+
+
+def _attributes(fd: int, name: str, key: str) -> Attributes:
+    """Of an open file. Asking for the list first is cheaper than asking for what is not there."""
+    if _LISTXATTR is not None and _GETXATTR is not None:
+        try:
+            if _XATTR in _LISTXATTR(fd):
+                return msgspec.json.decode(_GETXATTR(fd, _XATTR), type=Attributes)
+        except OSError as error:
+            if error.errno not in _NO_XATTRS:
+                raise
+        except msgspec.DecodeError as error:
+            raise Corrupt(
+                f"the extended attribute {_XATTR} of {key!r} is not what the folder store writes ({error}); "
+                f"remove it (`setfattr -x {_XATTR}`)"
+            ) from error
+    return _guess(name.rpartition(".")[2].lower()) if "." in name else PLAIN
+
+
+def _extra(name: str, attributes: Attributes) -> bytes | None:
+    """What to write beside the body; None if a reader knows without."""
+    if attributes is PLAIN:
+        return None
+    check_attributes(attributes)
+    guess = _guess(name.rpartition(".")[2].lower()) if "." in name else PLAIN
+    if not attributes.metadata and attributes.content_type in ("", guess.content_type):
+        return None
+    return msgspec.json.encode(attributes)
+
+
+def _set_extra(fd: int, extra: bytes, root: str) -> None:
+    try:
+        if _SETXATTR is None:
+            raise OSError(errno.ENOTSUP, "not on this system")
+        _SETXATTR(fd, _XATTR, extra)
+    except OSError as error:
+        if error.errno in _NO_XATTRS:
+            raise Unsupported(
+                f"the folder {root} cannot keep metadata, or a content type other than the key's ending tells: "
+                "it lacks extended attributes; leave them out, or use a folder on ext4, XFS, Btrfs or tmpfs on Linux"
+            ) from error
+        if len(extra) > _XATTR_SMALL:
+            raise Invalid(
+                f"the file system of {root} has no room for {len(extra)} bytes of attributes beside a file; "
+                "use less metadata"
+            ) from error
+        raise
+
+
+@functools.lru_cache(maxsize=256)
+def _guess(ending: str) -> Attributes:
+    """By Python's own table, so that it is the same on every machine."""
+    kind = _KINDS.types_map[True].get(f".{ending}")
+    return PLAIN if kind is None else Attributes(kind)
+
+
+_KINDS = mimetypes.MimeTypes()
 
 
 def _write(fd: int, body: bytes) -> None:
@@ -480,7 +616,7 @@ def _walk(directory_fd: int, name: str, prefix: str, after: str) -> Generator[En
                 continue
             with contextlib.suppress(FileNotFoundError):
                 found = entry.stat(follow_symlinks=False)
-                yield Entry(key, found.st_size, found.st_mtime_ns / 1e9)
+                yield Entry(key, found.st_size, found.st_mtime_ns / 1e9, _version(found))
     finally:
         os.close(fd)
 

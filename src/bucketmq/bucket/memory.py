@@ -13,7 +13,21 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 
 from bucketmq.bucket.listing import check_listing
-from bucketmq.bucket.port import Entry, Missing, Object, Page, Refused, Version, Written, check_key
+from bucketmq.bucket.port import (
+    PLAIN,
+    Attributes,
+    Entry,
+    Found,
+    Missing,
+    Object,
+    Page,
+    Refused,
+    Removed,
+    Version,
+    Written,
+    check_attributes,
+    check_key,
+)
 
 
 class MemoryStore:
@@ -21,6 +35,8 @@ class MemoryStore:
 
     lists_in_order = True
     local = True
+    renames = True
+    exact_versions = True
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -34,27 +50,51 @@ class MemoryStore:
         with self._lock:
             return self._objects.get(key) or Missing()
 
-    def create(self, key: str, body: bytes) -> Written | Refused:
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused:
         check_key(key)
+        check_attributes(attributes)
         with self._lock:
             if key in self._objects:
                 return Refused()
             insort(self._keys, key)
-            return self._put(key, body)
+            return self._put(key, body, attributes)
 
-    def replace(self, key: str, body: bytes, version: Version) -> Written | Refused:
+    def replace(self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN) -> Written | Refused:
         check_key(key)
+        check_attributes(attributes)
         with self._lock:
-            found = self._objects.get(key)
-            if found is None or found.version != version:
-                return Refused()
-            return self._put(key, body)
+            return self._put(key, body, attributes) if self._is_at(key, version) else Refused()
 
     def delete(self, key: str) -> None:
         check_key(key)
         with self._lock:
-            if self._objects.pop(key, None) is not None:
-                del self._keys[bisect_left(self._keys, key)]
+            if key in self._objects:
+                self._drop(key)
+
+    def look(self, key: str) -> Found | Missing:
+        found = self.get(key)
+        if isinstance(found, Missing):
+            return found
+        return Found(len(found.body), found.version, found.stored_at, found.attributes)
+
+    def remove(self, key: str, version: Version) -> Removed | Refused:
+        check_key(key)
+        with self._lock:
+            if not self._is_at(key, version):
+                return Refused()
+            self._drop(key)
+            return Removed()
+
+    def rename(self, key: str, target: str, version: Version) -> Removed | Refused:
+        check_key(key)
+        check_key(target)
+        with self._lock:
+            if target in self._objects or not self._is_at(key, version):
+                return Refused()
+            moved = self._drop(key)
+            insort(self._keys, target)
+            self._put(target, moved.body, moved.attributes)
+            return Removed()
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page:
         check_listing(prefix, after, limit)
@@ -67,11 +107,19 @@ class MemoryStore:
                 if len(entries) == limit:
                     return Page(tuple(entries), more=True)
                 found = self._objects[key]
-                entries.append(Entry(key, len(found.body), found.stored_at))
+                entries.append(Entry(key, len(found.body), found.stored_at, found.version))
             return Page(tuple(entries), more=False)
 
-    def _put(self, key: str, body: bytes) -> Written:
-        written = Object(bytes(body), Version(str(next(self._versions))), self._clock())
+    def _is_at(self, key: str, version: Version) -> bool:
+        found = self._objects.get(key)
+        return found is not None and found.version == version
+
+    def _drop(self, key: str) -> Object:
+        del self._keys[bisect_left(self._keys, key)]
+        return self._objects.pop(key)
+
+    def _put(self, key: str, body: bytes, attributes: Attributes) -> Written:
+        written = Object(bytes(body), Version(str(next(self._versions))), self._clock(), attributes)
         self._objects[key] = written
         return Written(written.version, written.stored_at)
 

@@ -1,18 +1,35 @@
 """Object stores over the network: S3 and what speaks it, Google Cloud Storage, Azure Blob Storage.
 
-Each verb is one request through obstore, whose own retries are off: a conditional write that is repeated behind our
-back would be refused by its own first attempt. This module turns what comes back into the answers and errors of
-`bucketmq.bucket.port`. Trying again, and finding out what became of an unknown write, is for those who call it.
+Each verb that queues use is one request through obstore, whose own retries are off: a conditional write that is
+repeated behind our back would be refused by its own first attempt. This module turns what comes back into the answers
+and errors of `bucketmq.bucket.port`. Trying again, and finding out what became of an unknown write, is for those who
+call it.
 URLs, credentials and settings belong to `bucketmq.bucket.urls` and `bucketmq.bucket.cloud`.
+
+`remove` is one DELETE under a condition where the store honours one, which the first `remove` finds out with six
+requests on an object of its own. Where it does not, `remove` replaces the object by a tombstone, under the version's
+condition, which decides who wins, and then deletes the tombstone. `get`, `look` and, where versions are hashes, `list`
+do not see tombstones, so a process killed between the two leaves nothing that anyone here would take for an object.
+Two things are weaker there. What somebody else writes between the two requests, without a condition, is deleted. And a
+tombstone that was left behind refuses creates of its key for `TOMBSTONE_SECONDS`: before, its maker's delete might
+still arrive and take the new object with it.
+
+`rename` is for Tigris alone, and looks at the source first: the store takes no condition for it together with a rename.
+Who replaces the source in between, at most one request earlier, has the new state renamed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import heapq
 import itertools
 import os
 import re
-from collections.abc import Iterator
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -27,22 +44,50 @@ from obstore.exceptions import (
 )
 
 from bucketmq.bucket.listing import check_listing
-from bucketmq.bucket.port import Entry, Missing, Object, Page, Refused, Unknown, Version, Written, check_key
+from bucketmq.bucket.port import (
+    PLAIN,
+    Attributes,
+    Entry,
+    Found,
+    Missing,
+    Object,
+    Page,
+    Refused,
+    Removed,
+    Unknown,
+    Version,
+    Written,
+    check_attributes,
+    check_key,
+)
+from bucketmq.bucket.removal import CannotSign, DeleteIf, HttpFailure
 from bucketmq.errors import BucketMQError, Denied, Invalid, NotFound, Unavailable, Unsupported
 
 if TYPE_CHECKING:
-    from obstore import PutMode, UpdateVersion
+    from obstore import ObjectMeta, PutMode, UpdateVersion
     from obstore.store import AzureStore, GCSStore, S3Store
 
 CHUNK_MAX = 1000
 """Keys in one answer of S3; a listing of fewer costs one request."""
 
+TOMBSTONE = b"BucketMQ removed the object that was here; what is left can be deleted.\n"
+TOMBSTONE_TYPE = "application/x-bucketmq-removed"
+TOMBSTONE_SECONDS = 900
+"""A tombstone this old is overwritten: the request that was to delete it is long over."""
+
+_DELETE_SECONDS = 30  # later than this after its tombstone no delete is sent
+_TOMBSTONES_MAX = 1000  # remembered, of those found by reading
+_TOMBSTONE_MD5 = hashlib.md5(TOMBSTONE, usedforsecurity=False).hexdigest()
+
 
 class ObjectStore:
-    """One bucket or container. Every verb is one request; a listing is one for each thousand keys it passes over.
+    """One bucket or container. A listing is one request for each thousand keys it passes over, `remove` one or two,
+    `rename` two, any other verb one.
 
     `place` is how the bucket is called in messages. `by_generation` is for stores that count the states of an object
-    instead of hashing them. `unquoted_etags` is for servers that take a quoted hash for a wrong one.
+    instead of hashing them. `unquoted_etags` is for servers that take a quoted hash for a wrong one. `spells_names`
+    is for stores whose metadata names must be identifiers. `delete_if` may honour conditions, `renamer` copies with a
+    header that makes it a rename, and `scratch` is where the proof of the former may write.
     """
 
     local = False
@@ -53,11 +98,25 @@ class ObjectStore:
         *,
         place: str,
         lists_in_order: bool,
+        exact_versions: bool = False,
         by_generation: bool = False,
         unquoted_etags: bool = False,
+        spells_names: bool = False,
+        delete_if: DeleteIf | None = None,
+        renamer: S3Store | None = None,
+        scratch: str = "probe/",
     ) -> None:
         self.lists_in_order = lists_in_order
+        self.renames = renamer is not None
+        self.exact_versions = exact_versions
         self._client = client
+        self._spells_names = spells_names
+        self._delete_if = delete_if
+        self._honours_delete_if: bool | None = None if delete_if else False
+        self._proving = threading.Lock()
+        self._renamer = renamer
+        self._scratch = scratch
+        self._tombstones: dict[str, Version] = {}
         self._place = place
         self._by_generation = by_generation
         self._unquoted_etags = unquoted_etags
@@ -66,32 +125,48 @@ class ObjectStore:
     def get(self, key: str) -> Object | Missing:
         self._check(key)
         try:
-            found = self._client.get(key)
-            body = bytes(found.bytes())
-            meta = found.meta
+            answer = self._client.get(key)
+            body = bytes(answer.bytes())
+            found = self._found(key, answer.meta, answer.attributes)
         except FileNotFoundError as error:
             self._check_bucket(error)
             return Missing()
         except (BaseError, OSError, ValueError) as error:
             raise self._failed(f"read {key!r}", error) from error
-        version = self._version(meta["e_tag"], meta["version"])
-        if version is None:
-            raise Unsupported(f"{self._place} sends no version with {key!r}; it cannot hold a queue")
-        return Object(body, version, meta["last_modified"].timestamp())
+        if isinstance(found, Missing):
+            return found
+        return Object(body, found.version, found.stored_at, found.attributes)
 
-    def create(self, key: str, body: bytes) -> Written | Refused | Unknown:
+    def look(self, key: str) -> Found | Missing:
+        """One HEAD. Its answer has no body, so a missing bucket looks like a missing object."""
         self._check(key)
         try:
-            return self._put(key, body, "create")
+            answer = self._client.get(key, options={"head": True})
+            return self._found(key, answer.meta, answer.attributes)
+        except FileNotFoundError as error:
+            self._check_bucket(error)
+            return Missing()
+        except (BaseError, OSError, ValueError) as error:
+            raise self._failed(f"look at {key!r}", error) from error
+
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
+        self._check(key)
+        tombstone = self._tombstones.pop(key, None)
+        if tombstone is not None:
+            return self.replace(key, body, tombstone, attributes)
+        try:
+            return self._put(key, body, "create", attributes)
         except FileNotFoundError as error:
             raise self._no_bucket() from error  # what else could be missing?
 
-    def replace(self, key: str, body: bytes, version: Version) -> Written | Refused | Unknown:
+    def replace(
+        self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN
+    ) -> Written | Refused | Unknown:
         self._check(key)
         # The two fields are exclusive: obstore takes a None for a value.
         condition: UpdateVersion = {"version": version} if self._by_generation else {"e_tag": version}
         try:
-            return self._put(key, body, condition)
+            return self._put(key, body, condition, attributes)
         except FileNotFoundError as error:
             self._check_bucket(error)
             return Refused()
@@ -104,6 +179,35 @@ class ObjectStore:
             self._check_bucket(error)
         except (BaseError, OSError, ValueError) as error:
             raise self._failed(f"delete {key!r}", error) from error
+
+    def remove(self, key: str, version: Version) -> Removed | Refused | Unknown:
+        self._check(key)
+        if self._deletes_by_condition():
+            return self._delete_at(key, version)
+        begin = time.monotonic()
+        answer = self.replace(key, TOMBSTONE, version, Attributes(TOMBSTONE_TYPE))
+        if not isinstance(answer, Written):
+            return answer
+        if time.monotonic() - begin < _DELETE_SECONDS:
+            with contextlib.suppress(BucketMQError):  # it is gone for everybody; only the tombstone stays
+                self.delete(key)
+        return Removed()
+
+    def rename(self, key: str, target: str, version: Version) -> Removed | Refused | Unknown:
+        self._check(key)
+        self._check(target)
+        if self._renamer is None:
+            raise Unsupported(
+                f"{self._place} cannot rename {key!r} in one step; create {target!r}, then remove {key!r}"
+            )
+        found = self.look(key)
+        if isinstance(found, Missing) or found.version != version:
+            return Refused()
+        try:
+            self._renamer.copy(key, target, overwrite=False)
+        except (BaseError, OSError, ValueError) as error:
+            return self._not_done(f"rename {key!r} to {target!r}", error)
+        return Removed()
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page:
         self._check_process()
@@ -121,9 +225,100 @@ class ObjectStore:
     def __repr__(self) -> str:
         return f"ObjectStore({self._place!r})"
 
-    def _put(self, key: str, body: bytes, mode: PutMode) -> Written | Refused | Unknown:
+    def _found(self, key: str, meta: ObjectMeta, attributes: Mapping[str, str]) -> Found | Missing:
+        version = self._version(meta["e_tag"], meta["version"])
+        if version is None:
+            raise Unsupported(f"{self._place} sends no version with {key!r}; it cannot hold a queue")
+        stored_at = meta["last_modified"].timestamp()
+        found = Found(meta["size"], version, stored_at, self._read_attributes(attributes))
+        if found.attributes.content_type != TOMBSTONE_TYPE or found.size_bytes != len(TOMBSTONE):
+            return found
+        if time.time() - stored_at > TOMBSTONE_SECONDS:
+            if len(self._tombstones) >= _TOMBSTONES_MAX:
+                self._tombstones.clear()
+            self._tombstones[key] = version
+        return Missing()
+
+    def _deletes_by_condition(self) -> bool:
+        if self._honours_delete_if is None:
+            with self._proving:
+                if self._honours_delete_if is None:
+                    self._honours_delete_if = self._prove_deletes()
+        return self._honours_delete_if
+
+    def _prove_deletes(self) -> bool:
+        """Whether a wrong version deletes nothing, the right one deletes, and what is missing is refused."""
+        key = f"{self._scratch}{uuid.uuid4().hex}"
+        written = self.create(key, b"a trial of conditional deletes\n")
+        if not isinstance(written, Written):
+            raise Unavailable(f"cannot write {key!r} in {self._place} to try out conditional deletes; try again")
         try:
-            result = self._client.put(key, body, mode=mode, use_multipart=False)
+            wrong = Version(f"{int(written.version) + 1}" if self._by_generation else '"0x8D0000000000000"')
+            return (
+                self._is_refused(key, wrong)
+                and isinstance(self.look(key), Found)
+                and not self._is_refused(key, written.version)
+                and self._is_refused(key, written.version)
+            )
+        finally:
+            self.delete(key)
+
+    def _is_refused(self, key: str, version: Version) -> bool:
+        try:
+            answer = self._delete_at(key, version)
+        except (Unsupported, Denied):
+            return False
+        except BucketMQError as error:
+            cause = error.__cause__
+            status = _status(cause) if isinstance(cause, Exception) else None
+            if isinstance(cause, CannotSign) or (status is not None and status < HTTPStatus.INTERNAL_SERVER_ERROR):
+                return False  # such a request cannot be made, or it is not liked
+            raise
+        if isinstance(answer, Unknown):
+            raise Unavailable(f"cannot try out conditional deletes in {self._place}: {answer.reason}; try again")
+        return isinstance(answer, Refused)
+
+    def _delete_at(self, key: str, version: Version) -> Removed | Refused | Unknown:
+        assert self._delete_if is not None
+        try:
+            self._delete_if(key, version)
+        except CannotSign as error:
+            raise self._failed(f"remove {key!r}", error) from error
+        except (BaseError, OSError, ValueError) as error:
+            return self._not_done(f"remove {key!r}", error)
+        return Removed()
+
+    def _not_done(self, what: str, error: Exception) -> Refused | Unknown:
+        """What it means that a conditional request did not succeed."""
+        self._check_bucket(error)
+        if isinstance(error, AlreadyExistsError | PreconditionError | FileNotFoundError) or _status(error) in _REFUSED:
+            return Refused()
+        if _may_have_landed(error):
+            return Unknown(_reason(error))
+        raise self._failed(what, error) from error
+
+    def _read_attributes(self, given: Mapping[str, str]) -> Attributes:
+        content_type, metadata = "", {}
+        for name, value in given.items():
+            if name == "Content-Type":
+                content_type = value
+            elif name not in _NO_METADATA:
+                metadata[_unspelled(name.lower()) if self._spells_names else name.lower()] = value
+        return Attributes(content_type, metadata)
+
+    def _written_attributes(self, attributes: Attributes) -> dict[str, str] | None:
+        if attributes is PLAIN:
+            return None
+        check_attributes(attributes)
+        written = {"Content-Type": attributes.content_type} if attributes.content_type else {}
+        for name, value in attributes.metadata.items():
+            written[_spelled(name) if self._spells_names else name] = value
+        return written
+
+    def _put(self, key: str, body: bytes, mode: PutMode, attributes: Attributes) -> Written | Refused | Unknown:
+        written = self._written_attributes(attributes)
+        try:
+            result = self._client.put(key, body, mode=mode, use_multipart=False, attributes=written)
         except (AlreadyExistsError, PreconditionError) as error:
             self._check_bucket(error)
             return Refused()
@@ -148,7 +343,9 @@ class ObjectStore:
             for meta in chunk:
                 key = meta["path"]
                 if key > after and key.startswith(prefix):
-                    yield Entry(key, meta["size"], meta["last_modified"].timestamp())
+                    version = self._version(_quoted(meta["e_tag"]), meta["version"])
+                    if not _is_tombstone(meta["size"], version):
+                        yield Entry(key, meta["size"], meta["last_modified"].timestamp(), version)
 
     def _check(self, key: str) -> None:
         check_key(key)
@@ -172,6 +369,32 @@ class ObjectStore:
             return self._no_bucket()
         return kind(f"cannot {what} in {self._place}: {_reason(error)}; {cure}")
 
+
+def _quoted(e_tag: str | None) -> str | None:
+    """As in the header of an answer. Azure leaves the quotes out in listings."""
+    return e_tag if e_tag is None or e_tag.endswith('"') else f'"{e_tag}"'
+
+
+def _is_tombstone(size_bytes: int, version: Version | None) -> bool:
+    return size_bytes == len(TOMBSTONE) and version is not None and version.strip('"') == _TOMBSTONE_MD5
+
+
+def _spelled(name: str) -> str:
+    """A metadata name as an identifier: what cannot stand in one becomes its number."""
+    return _NOT_IN_IDENTIFIERS.sub(lambda found: f"_x{ord(found[0]):x}_", name)
+
+
+def _unspelled(name: str) -> str:
+    return _SPELLED.sub(lambda found: chr(int(found[1], 16)), name)
+
+
+_NOT_IN_IDENTIFIERS = re.compile(r"^[0-9]|[.-]")
+_SPELLED = re.compile(r"_x(2d|2e|3[0-9])_")
+
+_NO_METADATA = frozenset(
+    {"Content-Disposition", "Content-Encoding", "Content-Language", "Cache-Control", "Storage-Class"}
+)
+_REFUSED = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.NOT_FOUND)
 
 # obstore has no fields for the status and code of an answer, only this text. Its form is pinned by tests.
 _STATUS_WORDS = "Server returned non-2xx status code: "
@@ -218,7 +441,11 @@ def _diagnosis(error: Exception) -> tuple[type[BucketMQError], str]:
         return Denied, "no credentials came: set them in the environment, name a profile, or give this machine a role"
     if isinstance(error, InvalidPathError):
         return Invalid, "use another key"
-    if "redirect without LOCATION" in str(error) or code in _WRONG_REGION:
+    if (
+        "redirect without LOCATION" in str(error)
+        or (isinstance(error, HttpFailure) and status == HTTPStatus.MOVED_PERMANENTLY)
+        or code in _WRONG_REGION
+    ):
         return Invalid, "the bucket is in another region: give it as region=..."
     if (
         isinstance(error, PermissionDeniedError | UnauthenticatedError)
@@ -238,11 +465,15 @@ def _asks_for_credentials(error: Exception) -> bool:
 
 
 def _status(error: Exception) -> int | None:
+    if isinstance(error, HttpFailure):
+        return error.status
     found = _STATUS.search(str(error))
     return int(found[1]) if found else None
 
 
 def _code(error: Exception) -> str | None:
+    if isinstance(error, HttpFailure):
+        return error.code
     answer = str(error).partition(_STATUS_WORDS)[2]  # what comes before may quote the key
     found = _CODE.search(answer)
     return (found[1] or found[2]) if found else None

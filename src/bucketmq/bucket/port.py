@@ -1,4 +1,6 @@
-"""The store port: five verbs on keys, and the values they answer with.
+"""The store port: verbs on keys, and the values they answer with.
+
+Queues live by five of them: `get create replace delete list`. Users' own objects need three more, `look remove rename`.
 
 This is all the rest of the project knows about object storage. A store is a place where whole objects are written and
 read by key; it is not a file system. There are no partial writes, no appends, no renames, no locks.
@@ -22,7 +24,13 @@ The contract, each line a test in `bucketmq.testing.contract`:
     many keys lie before. When it is false, it may cost a pass over the prefix; never decide by it on a hot path.
 11. `stored_at` is the store's own clock, in seconds since 1970, with whatever precision the store has.
 12. Keys are validated before any request: see `check_key`. No key can leave the store's root.
-13. Every failure that is not one of the answers above is a `BucketMQError`: `Unavailable` when trying again may help,
+13. `attributes` given with a write are part of the object: `get` and `look` answer them with the body they were
+    written with, never those of another state. Metadata names are lower case.
+14. `look` answers what `get` would, without the body.
+15. `remove` deletes only the state that `version` marks. Of any number of replaces and removes of one state, at most
+    one succeeds. `Refused` and `Unknown` mean what they mean for writes; a remove of a missing key is `Refused`.
+16. `rename`, where `renames` is true, moves the state that `version` marks to a key that has no object, in one step.
+17. Every failure that is not one of the answers above is a `BucketMQError`: `Unavailable` when trying again may help,
     `Denied`, `NotFound` (the bucket itself), `Unsupported`.
 
 `etag`, `generation`, HTTP statuses and file names are words for adapters; they do not leave this package.
@@ -30,6 +38,7 @@ The contract, each line a test in `bucketmq.testing.contract`:
 
 from __future__ import annotations
 
+import re
 from typing import NewType, Protocol
 
 import msgspec
@@ -41,6 +50,21 @@ Version = NewType("Version", str)
 KEY_BYTES_MAX = 900
 """Longest key in UTF-8 bytes; S3 allows 1,024 and the user's prefix comes on top."""
 
+METADATA_BYTES_MAX = 2048
+"""All names and values of an object's metadata together; S3 allows no more."""
+
+CONTENT_TYPE_BYTES_MAX = 255
+
+
+class Attributes(msgspec.Struct, frozen=True):
+    """What a store keeps beside an object's bytes. Empty for everything this project writes for itself."""
+
+    content_type: str = ""
+    metadata: dict[str, str] = {}
+
+
+PLAIN = Attributes()
+
 
 class Object(msgspec.Struct, frozen=True):
     """One state of an object."""
@@ -48,6 +72,16 @@ class Object(msgspec.Struct, frozen=True):
     body: bytes
     version: Version
     stored_at: float
+    attributes: Attributes = PLAIN
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One state of an object, without its body."""
+
+    size_bytes: int
+    version: Version
+    stored_at: float
+    attributes: Attributes = PLAIN
 
 
 class Missing(msgspec.Struct, frozen=True):
@@ -59,6 +93,10 @@ class Written(msgspec.Struct, frozen=True):
 
     version: Version
     stored_at: float | None
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """The state is gone, by this call."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -77,6 +115,8 @@ class Entry(msgspec.Struct, frozen=True):
     key: str
     size_bytes: int
     stored_at: float
+    version: Version | None = None
+    """The state listed, where listings tell."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -87,7 +127,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Five verbs. Blocking, safe to call from many threads at once."""
+    """Blocking, safe to call from many threads at once."""
 
     lists_in_order: bool
     """Contract 10: whether `list` is ordered and cheap."""
@@ -95,13 +135,27 @@ class Store(Protocol):
     local: bool
     """Whether a request takes microseconds, so that doing two at once is not worth a thread."""
 
+    renames: bool
+    """Contract 16: whether `rename` may be called."""
+
+    exact_versions: bool
+    """Whether no two writes of one key ever get the same version, not even of the same bytes."""
+
     def get(self, key: str) -> Object | Missing: ...
 
-    def create(self, key: str, body: bytes) -> Written | Refused | Unknown: ...
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused | Unknown: ...
 
-    def replace(self, key: str, body: bytes, version: Version) -> Written | Refused | Unknown: ...
+    def replace(
+        self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN
+    ) -> Written | Refused | Unknown: ...
 
     def delete(self, key: str) -> None: ...
+
+    def look(self, key: str) -> Found | Missing: ...
+
+    def remove(self, key: str, version: Version) -> Removed | Refused | Unknown: ...
+
+    def rename(self, key: str, target: str, version: Version) -> Removed | Refused | Unknown: ...
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page: ...
 
@@ -115,3 +169,27 @@ def check_key(key: str) -> None:
         raise Invalid(f"key {key[:80]!r} has control characters or broken Unicode; use printable text")
     if "\\" in key or any(part in ("", ".", "..") for part in key.split("/")):
         raise Invalid(f"key {key[:80]!r} must be segments joined by '/', none of them empty, '.' or '..', no backslash")
+
+
+def check_attributes(attributes: Attributes) -> None:
+    """Raise `Invalid` unless every store can keep `attributes` and give them back as they are."""
+    if attributes is PLAIN:
+        return
+    kind = attributes.content_type
+    if kind and (len(kind) > CONTENT_TYPE_BYTES_MAX or not _VALUE.fullmatch(kind)):
+        raise Invalid(f"content type {kind[:80]!r} is none; use one such as 'text/plain'")
+    for name, value in attributes.metadata.items():
+        if not _NAME.fullmatch(name):
+            raise Invalid(f"metadata name {name[:80]!r} must be made of a-z, 0-9 and '-', '_', '.'; use another name")
+        if value and not _VALUE.fullmatch(value):
+            raise Invalid(
+                f"the value of metadata {name!r} must be printable ASCII without spaces at its ends; "
+                "encode other text, or put it into the body"
+            )
+    size = sum(len(name) + len(value) for name, value in attributes.metadata.items())
+    if size > METADATA_BYTES_MAX:
+        raise Invalid(f"metadata of {size} bytes exceeds {METADATA_BYTES_MAX}; put what is large into the body")
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")  # a header loses the spaces at its ends

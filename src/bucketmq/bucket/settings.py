@@ -25,6 +25,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "region",
         "secret_access_key",
         "session_token",
+        "tigris",
         "timeout",
         "unquoted_etags",
         "virtual_hosted",

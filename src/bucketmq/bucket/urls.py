@@ -27,8 +27,9 @@ def open_store(url: str, **options: object) -> tuple[Store, str]:
     - `file:///path` or a plain path: a folder. `timeout`: seconds to wait for a lock.
     - `s3://bucket/prefix`: S3 and what speaks it. `endpoint` (plain http only if it says so), `region`, `profile`,
       `access_key_id` with `secret_access_key` and `session_token`, `anonymous`, `virtual_hosted` (bucket in the host
-      name), `ca_file`, `unquoted_etags` (for radosgw up to 16), `timeout` and `connect_timeout` in seconds. What is
-      not given comes from where AWS keeps it: `AWS_*` variables, `~/.aws`, the role of the container or machine.
+      name), `ca_file`, `unquoted_etags` (for radosgw up to 16), `tigris` (for Tigris under a name of your own: it can
+      rename), `timeout` and `connect_timeout` in seconds. What is not given comes from where AWS keeps it: `AWS_*`
+      variables, `~/.aws`, the role of the container or machine.
     - `gs://bucket/prefix`: `credentials` (a JSON file; else `GOOGLE_APPLICATION_CREDENTIALS`, else the machine's
       account), `endpoint`, `anonymous`, the timeouts.
     - `az://container/prefix`: `account`, `account_key` or `sas_token` (else `AZURE_STORAGE_CONNECTION_STRING`, else
@@ -44,7 +45,8 @@ def open_store(url: str, **options: object) -> tuple[Store, str]:
         case _:
             if not place:
                 raise Invalid(f"{without_secrets(url)!r} names no bucket; write it like {scheme}://bucket/prefix")
-            return _objects(scheme, place, settings), _prefix(path, url)
+            prefix = _prefix(path, url)
+            return _objects(scheme, place, settings, prefix), prefix
 
 
 def without_secrets(url: str) -> str:
@@ -110,15 +112,15 @@ def _folder(path: str, settings: Settings) -> Store:
     return FolderStore(path, lock_wait_seconds=settings.seconds("timeout", LOCK_WAIT_SECONDS))
 
 
-def _objects(scheme: str, place: str, settings: Settings) -> Store:
+def _objects(scheme: str, place: str, settings: Settings, prefix: str) -> Store:
     try:
         from bucketmq.bucket import cloud
     except ImportError as error:
         raise Unsupported(f"{scheme}:// needs the package obstore; run: pip install obstore") from error
     match scheme:
         case "s3":
-            return cloud.s3(place, settings)
+            return cloud.s3(place, settings, prefix=prefix)
         case "gs":
-            return cloud.gcs(place, settings)
+            return cloud.gcs(place, settings, prefix=prefix)
         case _:
-            return cloud.azure(place, settings)
+            return cloud.azure(place, settings, prefix=prefix)

@@ -21,10 +21,14 @@ from bucketmq.procedures.requests import (
     Get,
     Latch,
     List,
+    Look,
     NewId,
     Now,
     Pause,
+    Post,
     Procedure,
+    Remove,
+    Rename,
     Replace,
     Request,
     Spawn,
@@ -36,6 +40,9 @@ from bucketmq.procedures.requests import (
 Result = TypeVar("Result")
 
 THREADS = 32
+POSTS_MAX = 1024
+"""Requests to other people's addresses wait apart from those to the store, and rarely for one another: threads are
+made as they are needed."""
 
 
 class Asynchronous:
@@ -44,6 +51,7 @@ class Asynchronous:
     def __init__(self, hands: Hands) -> None:
         self.hands = hands
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="bucketmq")
+        self._posts = ThreadPoolExecutor(POSTS_MAX, thread_name_prefix="bucketmq-post")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -83,7 +91,7 @@ class Asynchronous:
 
     async def _do(self, request: Request) -> Any:
         match request:
-            case Get() | Create() | Replace() | Delete() | List():
+            case Get() | Create() | Replace() | Delete() | List() | Look() | Remove() | Rename():
                 return await self._on_thread(request)
             case Now():
                 return self.hands.clock.now()
@@ -99,6 +107,8 @@ class Asynchronous:
                 return await asyncio.gather(*(self._or_error(each) for each in requests))
             case Spawn(procedure, name):
                 self.spawn(procedure, name)
+            case Post():
+                return await asyncio.get_running_loop().run_in_executor(self._posts, self.hands.send, request)
             case Call(function, argument):
                 return await self._call(function, argument)
             case _:
@@ -137,6 +147,7 @@ class Asynchronous:
         if others:
             await asyncio.wait(others, timeout=seconds)
         self._pool.shutdown(wait=False)
+        self._posts.shutdown(wait=False)
 
 
 async def _wait(latch: Latch, seconds: float | None) -> None:

@@ -21,10 +21,14 @@ from bucketmq.procedures.requests import (
     Get,
     Latch,
     List,
+    Look,
     NewId,
     Now,
     Pause,
+    Post,
     Procedure,
+    Remove,
+    Rename,
     Replace,
     Request,
     Spawn,
@@ -68,7 +72,7 @@ class Blocking:
 
     def _do(self, request: Request) -> Any:
         match request:
-            case Get() | Create() | Replace() | Delete() | List():
+            case Get() | Create() | Replace() | Delete() | List() | Look() | Remove() | Rename():
                 return self.hands.perform(request)
             case Now():
                 return self.hands.clock.now()
@@ -84,6 +88,8 @@ class Blocking:
                 return self._together(requests)
             case Spawn(procedure, name):
                 self.spawn(procedure, name)
+            case Post():
+                return self.hands.send(request)
             case Call(function, argument):
                 return _call(function, argument)
             case _:

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 
 from bucketmq.bucket.port import Missing, Object, Refused, Unknown
-from bucketmq.procedures.requests import Create, Delete, Get, List, Replace, StoreRequest
+from bucketmq.procedures.requests import Create, Delete, Get, List, Look, Remove, Rename, Replace, StoreRequest
 
 NAMES: dict[type[StoreRequest], str] = {
     Get: "get",
@@ -16,6 +16,9 @@ NAMES: dict[type[StoreRequest], str] = {
     Replace: "replace",
     Delete: "delete",
     List: "list",
+    Look: "look",
+    Remove: "remove",
+    Rename: "rename",
 }
 
 
@@ -27,16 +30,27 @@ class Requests(msgspec.Struct, frozen=True):
     replace: int = 0
     delete: int = 0
     list: int = 0
+    look: int = 0
+    remove: int = 0
+    rename: int = 0
     missing: int = 0
     refused: int = 0
+    """Writes that the store refused."""
+    removes_refused: int = 0
     unknown: int = 0
+    """Writes and removes of which nobody can tell."""
     failed: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
 
     @property
     def writes(self) -> int:
-        return self.create + self.replace
+        """Creates, replaces and renames: what providers bill as a write."""
+        return self.create + self.replace + self.rename
+
+    @property
+    def reads(self) -> int:
+        return self.get + self.look
 
     def __sub__(self, other: Requests) -> Requests:
         return Requests(**{name: getattr(self, name) - getattr(other, name) for name in self.__struct_fields__})
@@ -61,7 +75,7 @@ class Meter:
                 case Missing():
                     counts["missing"] += 1
                 case Refused():
-                    counts["refused"] += 1
+                    counts["removes_refused" if isinstance(request, Remove) else "refused"] += 1
                 case Unknown():
                     counts["unknown"] += 1
                 case Exception():

@@ -1,4 +1,7 @@
-"""Carrying out one store request: the port's verb, the meter, and what the answer tells about the store's clock."""
+"""Carrying out one store request: the port's verb, the meter, and what the answer tells about the store's clock.
+
+HTTP requests to other people's addresses go through `Hands.send`; how they are made does not belong here.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,29 @@ import os
 import random
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import assert_never
 
-from bucketmq.bucket.port import Missing, Object, Page, Refused, Store, Unknown, Version, Written
+from bucketmq.bucket.port import Found, Missing, Object, Page, Refused, Removed, Store, Unknown, Version, Written
 from bucketmq.engines.clock import StoreClock, monotonic
 from bucketmq.engines.meter import Meter
-from bucketmq.errors import BucketMQError, Invalid
-from bucketmq.procedures.requests import Create, Delete, Get, List, Replace, StoreRequest
+from bucketmq.errors import BucketMQError, Invalid, Unsupported
+from bucketmq.procedures.requests import (
+    Answer,
+    Create,
+    Delete,
+    Get,
+    List,
+    Look,
+    NoAnswer,
+    Post,
+    Remove,
+    Rename,
+    Replace,
+    StoreRequest,
+)
 
-Reply = Object | Missing | Written | Refused | Unknown | Page | None
+Reply = Object | Found | Missing | Written | Removed | Refused | Unknown | Page | None
 
 HTTP_DATE_SECONDS = 1.0
 """The precision of `Last-Modified`."""
@@ -24,10 +41,14 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 class Hands:
-    """What every engine needs to do what procedures ask: a store, its clock, a meter, and chance."""
+    """What every engine needs to do what procedures ask: a store, its clock, a meter, and chance.
 
-    def __init__(self, store: Store) -> None:
+    `post` makes HTTP requests to other people's addresses, for those who deliver events.
+    """
+
+    def __init__(self, store: Store, post: Callable[[Post], Answer | NoAnswer] | None = None) -> None:
         self.store = store
+        self.post = post
         self.meter = Meter()
         self.clock = StoreClock(precision_seconds=0.0 if store.local else HTTP_DATE_SECONDS)
         self._random = random.SystemRandom()
@@ -55,6 +76,15 @@ class Hands:
     def chance(self) -> float:
         return random.random()
 
+    def send(self, request: Post) -> Answer | NoAnswer:
+        """What came of one HTTP request; what the other side does is never an error."""
+        if self.post is None:
+            raise Unsupported(
+                f"cannot send to {request.url[:200]!r}: this bucket was opened without a way to make HTTP requests; "
+                "deliver events through a notifier"
+            )
+        return self.post(request)
+
     def perform(self, request: StoreRequest) -> Reply:
         """The port's answer; its errors are raised."""
         before = monotonic()
@@ -71,15 +101,21 @@ class Hands:
         match request:
             case Get(key):
                 return self.store.get(key)
-            case Create(key, body):
-                return self.store.create(key, body)
-            case Replace(key, body, version):
-                return self.store.replace(key, body, version)
+            case Create(key, body, attributes):
+                return self.store.create(key, body, attributes)
+            case Replace(key, body, version, attributes):
+                return self.store.replace(key, body, version, attributes)
             case Delete(key):
                 self.store.delete(key)
                 return None
             case List(prefix, after, limit):
                 return self.store.list(prefix, after=after, limit=limit)
+            case Look(key):
+                return self.store.look(key)
+            case Remove(key, version):
+                return self.store.remove(key, version)
+            case Rename(key, target, version):
+                return self.store.rename(key, target, version)
             case _:
                 assert_never(request)
 

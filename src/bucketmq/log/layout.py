@@ -8,10 +8,54 @@ from bucketmq.errors import Corrupt
 
 SUFFIX = ".ndjson"
 
+BOOKKEEPING = frozenset({"queues", "rules", "inventory", "probe"})
+"""The first parts of keys below a bucket's prefix that are this project's own. Users' objects have other names."""
+
 
 def join(*parts: str) -> str:
     """Key parts joined, empty ones left out."""
     return "/".join(part for part in parts if part)
+
+
+def is_bookkeeping(key: str) -> bool:
+    """Whether a key below the bucket's prefix is this project's own. Such keys never make events."""
+    return key.split("/", 1)[0] in BOOKKEEPING or key.startswith(".bucketmq/")
+
+
+class EventKeys(msgspec.Struct, frozen=True):
+    """The keys of rules, inventories and notes below a bucket's prefix."""
+
+    prefix: str
+
+    @property
+    def rules(self) -> str:
+        return join(self.prefix, "rules") + "/"
+
+    def rule(self, name: str) -> str:
+        return f"{self.rules}{name}.json"
+
+    def secrets(self, name: str) -> str:
+        return f"{self.rules}{name}.secrets.json"
+
+    def gathering(self, rule: str, name: str) -> str:
+        """What a fan-in has gathered of one set."""
+        return f"{self.rules}sets/{rule}/{name}.json"
+
+    @property
+    def notes(self) -> str:
+        return join(self.prefix, "inventory", "notes") + "/"
+
+    def note(self, name: str) -> str:
+        return f"{self.notes}{name}.json"
+
+    def manifest(self, sweep: str) -> str:
+        return join(self.prefix, "inventory", "sweeps", sweep, "manifest.json")
+
+    def chunks(self, sweep: str) -> str:
+        return join(self.prefix, "inventory", "sweeps", sweep, "chunks") + "/"
+
+    def chunk(self, sweep: str, name: str) -> str:
+        return f"{self.chunks(sweep)}{name}{SUFFIX}"
 
 
 class QueueKeys(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ from bucketmq.procedures.subscription import (
     look_after,
     receive,
 )
-from bucketmq.procedures.work import Work, work
+from bucketmq.procedures.work import Work, call_handler, work
 from bucketmq.queue.head import Held, Lease, Span
 from bucketmq.queue.message import Message
 from bucketmq.queue.settings import MAIN, SHARDS_MAX, Settings, check_name
@@ -246,7 +246,7 @@ class SubscriptionApi:
         state = Work(
             sub,
             bucket.keeper,
-            handler,
+            call_handler(handler),
             wrapped,
             concurrency=concurrency,
             prefetch=prefetch if prefetch is not None else PREFETCH * concurrency,

@@ -20,7 +20,7 @@ from bucketmq.bucket.port import Missing, Object, Version, Written
 from bucketmq.errors import BucketMQError, Contended
 from bucketmq.log import documents
 from bucketmq.log.documents import FailureLine
-from bucketmq.log.segment import time_text
+from bucketmq.log.segment import Segment, time_text
 from bucketmq.procedures.append import keep_segment
 from bucketmq.procedures.lane import Item, Lane, share
 from bucketmq.procedures.opened import OpenQueue, ShardLog
@@ -30,7 +30,7 @@ from bucketmq.queue.commands import Command, Lost, Outcome, Settle, Settled
 from bucketmq.queue.head import Head, Span, stamp
 from bucketmq.queue.machine import apply
 from bucketmq.queue.message import ATTEMPT_ERROR_CHARS_MAX, Failure
-from bucketmq.queue.policy import policy_of
+from bucketmq.queue.policy import Policy, policy_of
 
 CONFLICTS_MAX = 100
 """A commit that lost this many races in a row gives up with `Contended`."""
@@ -78,6 +78,20 @@ Seen = tuple[Head, Version | None]
 """One state of a head, and its mark; None where there is none in the bucket yet."""
 
 
+class Choice(Protocol):
+    """How a subscription differs from a plain reader of all messages. The same for all its readers, or near enough:
+    what one passes over nobody else of the subscription will see."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether messages of one key are handed out one at a time."""
+        ...
+
+    def passes_over(self, desk: Desk, segment: Segment) -> Procedure[frozenset[int]]:
+        """The offsets of a segment that the subscription does not want."""
+        ...
+
+
 class Desk:
     """One subscription's shard in one process: the head as last seen, and what waits for the next commit."""
 
@@ -87,6 +101,7 @@ class Desk:
         self.shard = shard
         self.log: ShardLog = queue.log(shard)
         self.key = queue.keys.head(subscription, shard)
+        self.choice: Choice | None = queue.choices.get(subscription)
         self.seen: Seen | None = None
         """The head as last seen and its mark, always both: several callers read and write at a time."""
         self.seen_at = 0.0
@@ -110,6 +125,14 @@ class Desk:
         """Who has settlements to hand in at the next commit."""
         self.lost: deque[str] = deque(maxlen=LOST_MAX)
         """What came too late, until somebody asks."""
+
+    @property
+    def ordered(self) -> bool:
+        return self.choice.ordered if self.choice is not None else self.queue.settings.ordered
+
+    @property
+    def policy(self) -> Policy:
+        return msgspec.structs.replace(policy_of(self.queue.settings), ordered=self.ordered)
 
     @property
     def head(self) -> Head | None:
@@ -214,7 +237,7 @@ def _land(desk: Desk, commands: tuple[Command, ...], asks: list[Ask]) -> Procedu
     head, version = yield from _recent(desk)
     while True:
         now = round((yield Now()), 3)
-        after, outcomes = apply(head, commands, now, policy_of(queue.settings))
+        after, outcomes = apply(head, commands, now, desk.policy)
         if after == head and not fresh and any(map(_refuses, outcomes)):
             # A receipt from another process may be for a lease that is younger than the head as we last saw it.
             (head, version), fresh = (yield from _read(desk)), True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bucketmq.bucket.port import Version
 from bucketmq.log.documents import Later
@@ -113,11 +113,22 @@ class SegmentCache:
 class OpenBucket:
     """A bucket, open in one process. `holder` names the process in heads."""
 
-    def __init__(self, prefix: str, holder: str, *, lists_in_order: bool, local: bool) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        holder: str,
+        *,
+        lists_in_order: bool,
+        local: bool,
+        renames: bool = False,
+        exact_versions: bool = False,
+    ) -> None:
         self.prefix = prefix
         self.holder = holder
         self.lists_in_order = lists_in_order
         self.local = local
+        self.renames = renames
+        self.exact_versions = exact_versions
         self.queues: dict[str, OpenQueue] = {}
         self.request_seconds = 0.0
         """How long a request about a head takes, lately; the slower ones count more."""
@@ -143,6 +154,8 @@ class OpenQueue:
         self.later_check_at = 0.0
         self.turn = 0
         """Counts writes, so that unkeyed messages go round the shards; every process begins somewhere else."""
+        self.choices: dict[str, Any] = {}
+        """How some subscriptions differ from plain readers: a `commit.Choice` by name."""
         self._logs: dict[int, ShardLog] = {}
         self._shared: dict[object, object] = {}
 

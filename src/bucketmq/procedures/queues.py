@@ -21,6 +21,15 @@ SETTINGS_SECONDS = 30.0
 
 DEAD_SETTINGS = Settings(attempts_max=1000, keep_seconds=7 * 86400.0)
 
+EVENTS = "events"
+DELIVERIES = "deliveries"
+
+FIRST_SETTINGS = {
+    EVENTS: Settings(main=False, ordered=True, attempts_max=1000, keep_seconds=7 * 86400.0),
+    DELIVERIES: Settings(main=False, keep_seconds=7 * 86400.0),
+}
+"""How the queues of the event bus are made: nobody but rules reads them, and what they hold stays for a week."""
+
 
 def check_queue_name(name: str) -> str:
     """Raise `Invalid` unless a user may name a queue so."""
@@ -63,7 +72,8 @@ def open_queue(bucket: OpenBucket, name: str, options: dict[str, Any], *, create
             raise NotFound(
                 f"there is no queue {name!r} under {join(bucket.prefix, 'queues')!r}; run init or send to it"
             )
-        first = msgspec.structs.replace(DEAD_SETTINGS if name.endswith(DEAD_SUFFIX) else Settings(), **wanted)
+        plain = DEAD_SETTINGS if name.endswith(DEAD_SUFFIX) else FIRST_SETTINGS.get(name, Settings())
+        first = msgspec.structs.replace(plain, **wanted)
         settings = yield from change_settings(keys, first, lambda before: before)
     else:
         settings = decode_settings(stored.body, keys.settings)

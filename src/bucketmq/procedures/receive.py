@@ -263,7 +263,7 @@ def _something_due(head: Head, now: float) -> bool:
 def _may_free_some(desk: Desk) -> bool:
     """Whether what this process has settled and not handed in yet may make something claimable: own retries and
     releases, and in an ordered queue the next message of a key."""
-    return bool(desk.settlements) or (desk.queue.settings.ordered and bool(desk.dirty))
+    return bool(desk.settlements) or (desk.ordered and bool(desk.dirty))
 
 
 def _exhausts(head: Head, known: tuple[Known, ...], limit: int) -> bool:
@@ -318,16 +318,19 @@ def _read_guessed(desk: Desk, bases: tuple[int, ...]) -> Procedure[None]:
 
 def _describe(desk: Desk, segment: Segment) -> Procedure[Known]:
     """What the rules need to know about a segment for this subscription."""
-    ordered = desk.queue.settings.ordered
+    ordered = desk.ordered
     if not segment.parts:
         segment.check()
-    if not ordered and (segment.parts or not segment.special):
+    passed_over = (yield from desk.choice.passes_over(desk, segment)) if desk.choice is not None else frozenset()
+    if not ordered and not passed_over and (segment.parts or not segment.special):
         return Known(segment.base, segment.count)
     messages = yield from read_span(desk.queue, desk.log, Span(segment.base, segment.base, segment.end))
     skip = tuple(
         segment.base + place
         for place, message in enumerate(messages)
-        if message.fence is not None or message.to not in (None, desk.subscription)
+        if message.fence is not None
+        or message.to not in (None, desk.subscription)
+        or segment.base + place in passed_over
     )
     keys = tuple(message.key for message in messages) if ordered else ()
     return Known(segment.base, segment.count, skip, keys)

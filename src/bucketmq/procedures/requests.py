@@ -5,7 +5,7 @@ thread itself, so the same procedure runs blocking, under asyncio, and in the si
 
 | request | reply |
 |---|---|
-| `Get Create Replace Delete List` | the store port's answer; the port's errors are raised at the `yield` |
+| `Get Create Replace Delete List Look Remove Rename` | the store port's answer; its errors are raised at the `yield` |
 | `Together(requests)` | a list of replies in the same order; a failed request's error stands in its place |
 | `Now()` | seconds since 1970 on the store's clock |
 | `NewId()` | a name nobody else has |
@@ -13,6 +13,7 @@ thread itself, so the same procedure runs blocking, under asyncio, and in the si
 | `Pause(seconds)` | nothing, later |
 | `Wait(latch, seconds)` | nothing, when the latch is open or the time is over |
 | `Spawn(procedure, name)` | nothing; the procedure runs on its own |
+| `Post(url, ...)` | `Answer`, or `NoAnswer` and why; never an error for what the other side does |
 | `Call(function, argument)` | what the user's function returned; its exception is raised at the `yield` |
 """
 
@@ -24,7 +25,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bucketmq.bucket.port import Version
+from bucketmq.bucket.port import PLAIN, Attributes, Version
 
 
 class Get(msgspec.Struct, frozen=True):
@@ -34,12 +35,14 @@ class Get(msgspec.Struct, frozen=True):
 class Create(msgspec.Struct, frozen=True):
     key: str
     body: bytes
+    attributes: Attributes = PLAIN
 
 
 class Replace(msgspec.Struct, frozen=True):
     key: str
     body: bytes
     version: Version
+    attributes: Attributes = PLAIN
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -52,7 +55,50 @@ class List(msgspec.Struct, frozen=True):
     limit: int
 
 
-StoreRequest = Get | Create | Replace | Delete | List
+class Look(msgspec.Struct, frozen=True):
+    key: str
+
+
+class Remove(msgspec.Struct, frozen=True):
+    key: str
+    version: Version
+
+
+class Rename(msgspec.Struct, frozen=True):
+    key: str
+    target: str
+    version: Version
+
+
+StoreRequest = Get | Create | Replace | Delete | List | Look | Remove | Rename
+
+
+class Post(msgspec.Struct, frozen=True):
+    """One HTTP POST to somebody else's address. Redirects are not followed; the answer's body is cut."""
+
+    url: str
+    headers: dict[str, str]
+    body: bytes
+    timeout_seconds: float
+    private: bool = False
+    """Whether addresses of private networks and this machine may be spoken to."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the other side answered. Header names are lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    seconds: float
+
+
+class NoAnswer(msgspec.Struct, frozen=True):
+    """No answer came. `refused` means that we did not even ask: the address is not allowed."""
+
+    reason: str
+    seconds: float
+    refused: bool = False
 
 
 class Together(msgspec.Struct, frozen=True):
@@ -124,7 +170,7 @@ class Call(msgspec.Struct, frozen=True):
     argument: Any
 
 
-Request = StoreRequest | Together | Now | NewId | Chance | Pause | Wait | Spawn | Call
+Request = StoreRequest | Post | Together | Now | NewId | Chance | Pause | Wait | Spawn | Call
 
 Result = TypeVar("Result")
 Procedure = Generator[Request, Any, Result]

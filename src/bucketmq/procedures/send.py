@@ -115,6 +115,11 @@ def send(queue: OpenQueue, wanted: Letters, delay_seconds: float = 0.0) -> Proce
     return (yield from _post_all(queue, messages, data))
 
 
+def send_messages(queue: OpenQueue, messages: list[Message]) -> Procedure[list[Receipt]]:
+    """Send messages that are built already. Those for one shard arrive together or not at all."""
+    return (yield from _post_all(queue, messages, lines.encode(messages))) if messages else []
+
+
 def _build(wanted: Letters, name: str, at: str) -> list[Message]:
     headers = wanted.headers
     if len(wanted.bodies) == 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from bucketmq.bucket.port import Entry, Missing, Object, Page, Refused, Unknown, Written
+from bucketmq.bucket.port import Entry, Found, Missing, Object, Page, Refused, Unknown, Written
 from bucketmq.errors import BucketMQError, Unavailable
 from bucketmq.log import documents
 from bucketmq.procedures.requests import (
@@ -19,6 +19,7 @@ from bucketmq.procedures.requests import (
     Delete,
     Get,
     List,
+    Look,
     Now,
     Pause,
     Procedure,
@@ -76,6 +77,12 @@ def _patiently(request: StoreRequest, what: str) -> Procedure[object]:
 def get(key: str) -> Procedure[Object | Missing]:
     reply = yield from _patiently(Get(key), f"reading {key}")
     assert isinstance(reply, Object | Missing)
+    return reply
+
+
+def look(key: str) -> Procedure[Found | Missing]:
+    reply = yield from _patiently(Look(key), f"looking at {key}")
+    assert isinstance(reply, Found | Missing)
     return reply
 
 

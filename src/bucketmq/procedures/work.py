@@ -48,20 +48,24 @@ class Work:
         self,
         subscription: OpenSubscription,
         keeper: Keeper,
-        handler: Callable[[Any], Any],
+        handle: Callable[[list[Piece]], Procedure[list[object]]],
         wrap: Callable[[Lot], Procedure[list[Any]]],
         *,
         concurrency: int,
         prefetch: int,
         lease_seconds: float,
         stop_when_empty: bool,
+        batch: int = 1,
     ) -> None:
         if concurrency < 1 or prefetch < 1:
             raise Invalid(f"concurrency and prefetch must be at least 1, not {concurrency} and {prefetch}")
         self.subscription = subscription
         self.keeper = keeper
-        self.handler = handler
+        self.handle = handle
+        """Does the work for some pieces and says what becomes of each; an error is a retry for all of them."""
         self.wrap = wrap
+        self.batch = batch
+        """How many pieces are handled together, at most."""
         self.concurrency = concurrency
         self.prefetch = prefetch
         self.lease_seconds = lease_seconds
@@ -157,15 +161,14 @@ def _runner(state: Work, number: int) -> Procedure[None]:
             latch = state.fed  # before looking at anything it announces
             if state.ending:
                 break
-            try:
-                piece = state.waiting.popleft()
-            except IndexError:
+            pieces = _take(state)
+            if not pieces:
                 state._turn("hungry")
                 yield Wait(latch)
                 continue
             state.busy.add(number)
             try:
-                yield from _handle(state, piece)
+                yield from _handle(state, pieces)
             finally:
                 state.busy.discard(number)
     finally:
@@ -175,26 +178,51 @@ def _runner(state: Work, number: int) -> Procedure[None]:
             state.ended.open()
 
 
-def _handle(state: Work, piece: Piece) -> Procedure[None]:
+def _take(state: Work) -> list[Piece]:
+    """The next pieces off the left, as many as are handled together; other threads may be taking too."""
+    pieces: list[Piece] = []
+    try:
+        while len(pieces) < state.batch:
+            pieces.append(state.waiting.popleft())
+    except IndexError:
+        pass
+    return pieces
+
+
+def call_handler(handler: Callable[[Any], Any]) -> Callable[[list[Piece]], Procedure[list[object]]]:
+    """One piece at a time to a user's function."""
+
+    def handle(pieces: list[Piece]) -> Procedure[list[object]]:
+        (piece,) = pieces
+        return [(yield Call(handler, piece.delivery))]
+
+    return handle
+
+
+def _handle(state: Work, pieces: list[Piece]) -> Procedure[None]:
     now = yield Now()
-    if piece.lot.over(now):  # we slept, or the bucket was out of reach: somebody else may have it
-        log.warning("action=lease_over queue=%s lease=%d", state.subscription.queue.name, piece.lot.lease)
-        piece.lot.release(piece.offset, piece.attempt)  # if nobody has it, the keeper would keep it for ever
+    name = state.subscription.queue.name
+    for piece in pieces:
+        if piece.lot.over(now):  # we slept, or the bucket was out of reach: somebody else may have it
+            log.warning("action=lease_over queue=%s lease=%d", name, piece.lot.lease)
+            piece.lot.release(piece.offset, piece.attempt)  # if nobody has it, the keeper would keep it for ever
+    pieces = [piece for piece in pieces if piece.offset not in piece.lot.settled]
+    if not pieces:
         return
     try:
-        outcome = yield Call(state.handler, piece.delivery)
+        outcomes_ = yield from state.handle(pieces)
     except (Exception, SystemExit) as error:  # a handler that calls sys.exit() must not take its runner along
-        if isinstance(error, LeaseLost) and piece.lot.lost:
-            log.warning("action=lease_lost queue=%s %s", state.subscription.queue.name, error)
+        if isinstance(error, LeaseLost) and any(piece.lot.lost for piece in pieces):
+            log.warning("action=lease_lost queue=%s %s", name, error)
             return
-        outcome = outcomes.Retry(_short(_traceback(error)))
-        log.warning("action=handler_failed queue=%s attempt=%d", state.subscription.queue.name, piece.attempt)
-    if piece.offset in piece.lot.settled:
-        return
-    yield from _settle(state, piece, outcome)
+        outcomes_ = [outcomes.Retry(failure_text(error))] * len(pieces)
+        log.warning("action=handler_failed queue=%s attempt=%d", name, pieces[0].attempt)
+    for piece, outcome in zip(pieces, outcomes_, strict=True):
+        if piece.offset not in piece.lot.settled:
+            yield from _settle(state, piece, outcome)
 
 
-def _traceback(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
     """The traceback from the handler on, without the frames of this library that called it."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None and "bucketmq" in at.tb_frame.f_globals.get("__name__", ""):
@@ -202,8 +230,9 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, at))
 
 
-def _short(text: str) -> str:
+def failure_text(error: BaseException) -> str:
     """A traceback's end, which says most, under the line by which one is recognised."""
+    text = traceback_of(error)
     if len(text) <= TRACEBACK_CHARS:
         return text
     return "Traceback (most recent call last):\n  ...\n" + text[-TRACEBACK_CHARS:]

@@ -9,7 +9,7 @@ class TestMyStore(StoreContract):
         return MyStore(...)
 ```
 
-Each test names its line of the contract. Lines 6, 7 and 13 are about failures, which a healthy
+Each test names its line of the contract. Lines 6, 7 and 17 are about failures, which a healthy
 store does not show: the tests of each adapter cover them with a server that fails on purpose. Every test works under a
 prefix of its own, so one store serves them all.
 """
@@ -27,9 +27,22 @@ from typing import TypeVar
 
 import pytest
 
-from bucketmq.bucket.port import KEY_BYTES_MAX, Missing, Object, Refused, Store, Unknown, Version, Written
+from bucketmq.bucket.port import (
+    KEY_BYTES_MAX,
+    METADATA_BYTES_MAX,
+    Attributes,
+    Found,
+    Missing,
+    Object,
+    Refused,
+    Removed,
+    Store,
+    Unknown,
+    Version,
+    Written,
+)
 from bucketmq.bucket.urls import open_store
-from bucketmq.errors import Invalid
+from bucketmq.errors import Invalid, Unsupported
 
 THREADS = 8
 PROCESSES = 3
@@ -69,6 +82,23 @@ BAD_KEYS = [
     "x" * (KEY_BYTES_MAX + 1),
     "é" * (KEY_BYTES_MAX // 2 + 1),
 ]
+
+ATTRIBUTES = {
+    "a content type": Attributes("text/x-odd; charset=utf-8"),
+    "metadata": Attributes("", {"made-by": "an agent", "a.b_c-1": 'quotes " and \\ and = ; , %20 +', "9": "9"}),
+    "both": Attributes("application/json", {"source": "pending/1.json"}),
+    "as much as there may be": Attributes("", {"name": "x" * (METADATA_BYTES_MAX - 4)}),
+}
+
+BAD_ATTRIBUTES = {
+    "a name in upper case": Attributes("", {"Name": "value"}),
+    "an empty name": Attributes("", {"": "value"}),
+    "a value that is not ASCII": Attributes("", {"name": "Grüße"}),
+    "a line end in a value": Attributes("", {"name": "a\r\nx: y"}),
+    "a space at the end of a value": Attributes("", {"name": "value "}),
+    "too much": Attributes("", {"name": "x" * (METADATA_BYTES_MAX - 3)}),
+    "a line end in the content type": Attributes("text/plain\r\nx: y"),
+}
 
 Result = TypeVar("Result")
 
@@ -241,7 +271,7 @@ class StoreContract:
         """Contract 4."""
         key = f"{base}/key"
         version = created(store, key, b"written here")
-        assert in_processes(url, look, [(key,)]) == [(b"written here", version)]
+        assert in_processes(url, body_and_version, [(key,)]) == [(b"written here", version)]
 
     # 5: refused
 
@@ -409,6 +439,10 @@ class StoreContract:
             lambda: store.create(key, b""),
             lambda: store.replace(key, b"", version),
             lambda: store.delete(key),
+            lambda: store.look(key),
+            lambda: store.remove(key, version),
+            lambda: store.rename(key, "target", version),
+            lambda: store.rename("key", key, version),
         ]
         for verb in verbs:
             with pytest.raises(Invalid):
@@ -422,6 +456,145 @@ class StoreContract:
         with pytest.raises(Invalid):
             store.list(prefix, after=after, limit=limit)
 
+    # 13: attributes
+
+    @pytest.mark.parametrize("attributes", ATTRIBUTES.values(), ids=ATTRIBUTES)
+    def test_attributes_are_kept_as_they_were_given(self, store: Store, base: str, attributes: Attributes) -> None:
+        """Contract 13."""
+        assert isinstance(store.create(f"{base}/created", b"body", attributes), Written)
+        assert has(store, f"{base}/created", attributes)
+
+        version = created(store, f"{base}/replaced", b"first")
+        assert isinstance(store.replace(f"{base}/replaced", b"second", version, attributes), Written)
+        assert has(store, f"{base}/replaced", attributes)
+
+    def test_a_replace_takes_the_attributes_of_the_state_before_with_it(self, store: Store, base: str) -> None:
+        """Contract 13."""
+        key = f"{base}/key"
+        written = store.create(key, b"one", Attributes("text/x-one", {"state": "one", "only": "here"}))
+        assert isinstance(written, Written)
+        written = store.replace(key, b"two", written.version, Attributes("text/x-two", {"state": "two"}))
+        assert isinstance(written, Written)
+        assert read(store, key).attributes == Attributes("text/x-two", {"state": "two"})
+        assert isinstance(store.replace(key, b"three", written.version), Written)
+        assert read(store, key).attributes.metadata == {}
+        assert read(store, key).attributes.content_type != "text/x-two"
+
+    @pytest.mark.parametrize("attributes", BAD_ATTRIBUTES.values(), ids=BAD_ATTRIBUTES)
+    def test_bad_attributes_are_invalid_and_nothing_is_written(
+        self, store: Store, base: str, attributes: Attributes
+    ) -> None:
+        """Contract 13."""
+        version = created(store, f"{base}/there", b"there")
+        with pytest.raises(Invalid):
+            store.create(f"{base}/new", b"", attributes)
+        with pytest.raises(Invalid):
+            store.replace(f"{base}/there", b"", version, attributes)
+        assert names(store, f"{base}/") == [f"{base}/there"]
+        assert read(store, f"{base}/there").body == b"there"
+
+    # 14: look
+
+    def test_look_answers_what_get_does_without_the_body(self, store: Store, base: str) -> None:
+        """Contract 14."""
+        key = f"{base}/key.json"
+        for body in (b"", b"some bytes", bytes(100_000)):
+            store.delete(key)
+            assert store.look(key) == Missing()
+            assert isinstance(store.create(key, body, Attributes("text/x-odd", {"name": "value"})), Written)
+            found = read(store, key)
+            assert store.look(key) == Found(len(body), found.version, found.stored_at, found.attributes)
+        for missing in (base, f"{base}/no/such/place", f"{key}/below"):
+            assert store.look(missing) == Missing()
+
+    def test_a_listing_tells_the_versions_that_get_does(self, store: Store, base: str) -> None:
+        """Contract 10, 14."""
+        for n in range(5):
+            version = created(store, f"{base}/{n}", b"one %d" % n)
+            assert isinstance(store.replace(f"{base}/{n}", b"two %d" % n, version), Written)
+        entries = store.list(f"{base}/", after="", limit=10).entries
+        told = [entry for entry in entries if entry.version is not None]
+        assert len(told) in (0, 5)
+        assert all(read(store, entry.key).version == entry.version for entry in told)
+
+    # 15: remove
+
+    def test_remove_takes_the_newest_version_only(self, store: Store, base: str) -> None:
+        """Contract 15."""
+        key = f"{base}/key"
+        stale = created(store, key, b"one")
+        written = store.replace(key, b"two", stale)
+        assert isinstance(written, Written)
+        assert store.remove(key, stale) == Refused()
+        assert read(store, key).body == b"two"
+        assert store.remove(key, written.version) == Removed()
+        assert store.get(key) == store.look(key) == Missing()
+        assert names(store, f"{base}/") == []
+
+    def test_remove_of_what_is_missing_is_refused(self, store: Store, base: str) -> None:
+        """Contract 15."""
+        version = created(store, f"{base}/key", b"body")
+        assert store.remove(f"{base}/key", version) == Removed()
+        for key in (f"{base}/key", f"{base}/never", f"{base}/no/such/place"):
+            assert store.remove(key, version) == Refused()
+
+    def test_what_was_removed_can_be_created_again(self, store: Store, base: str) -> None:
+        """Contract 2, 15."""
+        key = f"{base}/key"
+        for n in range(5):
+            version = created(store, key, b"body %d" % n)
+            assert read(store, key).body == b"body %d" % n
+            assert store.remove(key, version) == Removed()
+            assert store.replace(key, b"late", version) == Refused()
+
+    def test_an_empty_object_is_removed_once(self, store: Store, base: str) -> None:
+        """Contract 15."""
+        version = created(store, f"{base}/key", b"")
+        assert store.remove(f"{base}/key", version) == Removed()
+        assert store.remove(f"{base}/key", version) == Refused()
+
+    @pytest.mark.usefixtures("races")
+    def test_of_many_replaces_and_removes_of_one_state_one_wins(self, store: Store, base: str) -> None:
+        """Contract 15."""
+        calls: list[tuple[str, bytes | None, Callable[[], object]]] = []
+        for n in range(20):
+            key = f"{base}/{n:02}"
+            version = created(store, key, b"begin")
+            calls += [(key, None, functools.partial(store.remove, key, version)) for _ in range(THREADS // 2)]
+            for writer in range(THREADS // 2):
+                body = f"{key} from writer {writer}".encode()
+                calls.append((key, body, functools.partial(store.replace, key, body, version)))
+        answers = at_once([call for _, _, call in calls])
+        for key in {key for key, _, _ in calls}:
+            of_key = [(body, answer) for (k, body, _), answer in zip(calls, answers, strict=True) if k == key]
+            won = [body for body, answer in of_key if isinstance(answer, Written | Removed)]
+            unclear = [body for body, answer in of_key if isinstance(answer, Unknown)]
+            found = store.get(key)
+            assert len(won) <= 1, key
+            assert (found.body if isinstance(found, Object) else None) in (won or unclear), key
+
+    # 16: rename
+
+    def test_rename_moves_the_newest_state_to_a_free_key(self, store: Store, base: str) -> None:
+        """Contract 16."""
+        key, target, taken = f"{base}/key", f"{base}/target/+ %", f"{base}/taken"
+        stale = created(store, key, b"one")
+        if not store.renames:
+            with pytest.raises(Unsupported):
+                store.rename(key, target, stale)
+            return
+        written = store.replace(key, b"two", stale, Attributes("text/x-odd", {"name": "value"}))
+        assert isinstance(written, Written)
+        created(store, taken, b"taken")
+        assert store.rename(key, target, stale) == Refused()
+        assert store.rename(key, taken, written.version) == Refused()
+        assert store.rename(f"{base}/missing", target, written.version) == Refused()
+        assert names(store, f"{base}/") == [key, taken]
+        assert store.rename(key, target, written.version) == Removed()
+        assert names(store, f"{base}/") == [taken, target]
+        assert read(store, target).body == b"two"
+        assert has(store, target, Attributes("text/x-odd", {"name": "value"}))
+
 
 def created(store: Store, key: str, body: bytes) -> Version:
     written = store.create(key, body)
@@ -433,6 +606,12 @@ def read(store: Store, key: str) -> Object:
     found = store.get(key)
     assert isinstance(found, Object)
     return found
+
+
+def has(store: Store, key: str, attributes: Attributes) -> bool:
+    """A store may make up a content type where none was given."""
+    kept = read(store, key).attributes
+    return kept.metadata == attributes.metadata and attributes.content_type in ("", kept.content_type)
 
 
 def names(store: Store, prefix: str, after: str = "") -> list[str]:
@@ -469,7 +648,7 @@ def create_all(store: Store, keys: Sequence[str], name: str) -> list[tuple[str, 
     return [(key, name) for key in keys if isinstance(store.create(key, name.encode()), Written)]
 
 
-def look(store: Store, key: str) -> tuple[bytes, Version]:
+def body_and_version(store: Store, key: str) -> tuple[bytes, Version]:
     found = read(store, key)
     return found.body, found.version
 

@@ -12,7 +12,20 @@ import time
 
 import msgspec
 
-from bucketmq.bucket.port import Missing, Object, Page, Refused, Store, Unknown, Version, Written
+from bucketmq.bucket.port import (
+    PLAIN,
+    Attributes,
+    Found,
+    Missing,
+    Object,
+    Page,
+    Refused,
+    Removed,
+    Store,
+    Unknown,
+    Version,
+    Written,
+)
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -75,6 +88,8 @@ class LatentStore:
         self.counts = Counts()
         self.local = local
         self.lists_in_order = lists_in_order
+        self.renames = inner.renames
+        self.exact_versions = inner.exact_versions
         self._latency = latency
         self._random = random.Random(seed)
         self._lock = threading.Lock()
@@ -89,16 +104,18 @@ class LatentStore:
                 self.counts.bytes_read += len(found.body)
         return found
 
-    def create(self, key: str, body: bytes) -> Written | Refused | Unknown:
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
         rest = self._half(self._latency.write)
-        reply = self.inner.create(key, body)
+        reply = self.inner.create(key, body, attributes)
         _pass(rest)
         self._count_write(body, reply)
         return reply
 
-    def replace(self, key: str, body: bytes, version: Version) -> Written | Refused | Unknown:
+    def replace(
+        self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN
+    ) -> Written | Refused | Unknown:
         rest = self._half(self._latency.write)
-        reply = self.inner.replace(key, body, version)
+        reply = self.inner.replace(key, body, version, attributes)
         _pass(rest)
         self._count_write(body, reply)
         return reply
@@ -109,6 +126,29 @@ class LatentStore:
         _pass(rest)
         with self._lock:
             self.counts.deletes += 1
+
+    def look(self, key: str) -> Found | Missing:
+        rest = self._half(self._latency.read)
+        found = self.inner.look(key)
+        _pass(rest)
+        with self._lock:
+            self.counts.reads += 1
+        return found
+
+    def remove(self, key: str, version: Version) -> Removed | Refused | Unknown:
+        rest = self._half(self._latency.write)
+        reply = self.inner.remove(key, version)
+        _pass(rest)
+        with self._lock:
+            self.counts.deletes += 1
+        return reply
+
+    def rename(self, key: str, target: str, version: Version) -> Removed | Refused | Unknown:
+        rest = self._half(self._latency.write)
+        reply = self.inner.rename(key, target, version)
+        _pass(rest)
+        self._count_write(b"", reply)
+        return reply
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page:
         rest = self._half(self._latency.list)

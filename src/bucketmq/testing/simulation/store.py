@@ -11,9 +11,21 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from bucketmq.bucket.port import Entry, Missing, Object, Page, Refused, Unknown, Version, Written
+from bucketmq.bucket.port import (
+    Attributes,
+    Entry,
+    Found,
+    Missing,
+    Object,
+    Page,
+    Refused,
+    Removed,
+    Unknown,
+    Version,
+    Written,
+)
 from bucketmq.errors import Unavailable
-from bucketmq.procedures.requests import Create, Delete, Get, List, Replace, StoreRequest
+from bucketmq.procedures.requests import Create, Delete, Get, List, Look, Remove, Rename, Replace, StoreRequest
 from bucketmq.testing.simulation.faults import NONE, Faults
 from bucketmq.testing.simulation.world import World
 
@@ -28,7 +40,18 @@ SLOW_SECONDS = 1.0, 20.0
 Deliver = Callable[[Any, BaseException | None], None]
 
 _LANDS = frozenset({"slow", "lost_reply", "late_landing"})
-_NAMES = {Get: "get", Create: "create", Replace: "replace", Delete: "delete", List: "list"}
+_READS = Get | Look | List
+_CONDITIONAL = Create | Replace | Remove | Rename
+_NAMES = {
+    Get: "get",
+    Create: "create",
+    Replace: "replace",
+    Delete: "delete",
+    List: "list",
+    Look: "look",
+    Remove: "remove",
+    Rename: "rename",
+}
 
 
 class Witness(Protocol):
@@ -38,14 +61,26 @@ class Witness(Protocol):
 
 
 class SimStore:
-    """Five verbs, with faults. `answer_stamps` says whether a write's answer tells the store's clock."""
+    """The port's verbs, with faults. `answer_stamps` says whether a write's answer tells the store's clock, and
+    `content_versions` whether equal bytes get equal versions, as on S3.
+    """
 
     def __init__(
-        self, world: World, *, lists_in_order: bool, answer_stamps: bool, content_versions: bool, whole_seconds: bool
+        self,
+        world: World,
+        *,
+        lists_in_order: bool,
+        answer_stamps: bool,
+        content_versions: bool,
+        whole_seconds: bool,
+        renames: bool = False,
     ) -> None:
         self.world = world
         self.faults: Faults = NONE
         self.lists_in_order = lists_in_order
+        self.local = False
+        self.renames = renames
+        self.exact_versions = not content_versions
         self.witness: Witness | None = None
         self.objects: dict[str, Object] = {}
         self.requests = 0
@@ -53,7 +88,7 @@ class SimStore:
         self.who = ""
         """Whose request is being done."""
         self.creates_in_flight = 0
-        """Creates that will still land, whether or not their senders live."""
+        """Creates and renames that will still land, whether or not their senders live."""
         self._answer_stamps = answer_stamps
         self._content_versions = content_versions
         self._whole_seconds = whole_seconds
@@ -65,7 +100,7 @@ class SimStore:
         self.requests += 1
         world, fault = self.world, self._draw(request)
         there, back = world.between(*LATENCY_SECONDS), world.between(*LATENCY_SECONDS)
-        if isinstance(request, Create) and (fault is None or fault in _LANDS):
+        if isinstance(request, Create | Rename) and (fault is None or fault in _LANDS):
             self.creates_in_flight += 1
         if fault is None:
             world.after(there, self._arrive, who, request, deliver, back)
@@ -96,9 +131,9 @@ class SimStore:
             return "lost_request"
         if faults.lost_reply and chance() < faults.lost_reply:
             return "lost_reply"
-        if faults.late_landing and chance() < faults.late_landing and not isinstance(request, Get | List):
+        if faults.late_landing and chance() < faults.late_landing and not isinstance(request, _READS):
             return "late_landing"
-        if faults.conflict_409 and chance() < faults.conflict_409 and isinstance(request, Create | Replace):
+        if faults.conflict_409 and chance() < faults.conflict_409 and isinstance(request, _CONDITIONAL):
             return "conflict_409"
         if faults.error_503 and chance() < faults.error_503:
             return "error_503"
@@ -109,45 +144,70 @@ class SimStore:
     def _arrive(self, who: str, request: StoreRequest, deliver: Deliver | None, back: float) -> None:
         self.who = who
         answer = self.perform(request)
-        if isinstance(request, Create):
+        if isinstance(request, Create | Rename):
             self.creates_in_flight -= 1
         if self.world.lines is not None:
             self.world.note(who, f"{describe(request)} -> {type(answer).__name__ if answer is not None else 'ok'}")
         if deliver is not None:
             self.world.after(back, deliver, answer, None)
 
-    def perform(self, request: StoreRequest) -> Object | Missing | Written | Refused | Page | None:
+    def perform(self, request: StoreRequest) -> Object | Found | Missing | Written | Removed | Refused | Page | None:
         """Do it, now."""
         match request:
             case Get(key):
                 return self.objects.get(key) or Missing()
-            case Create(key, body):
-                if key in self.objects:
-                    self.refused += 1
-                    return Refused()
-                insort(self._keys, key)
-                return self._put(key, body)
-            case Replace(key, body, version):
+            case Look(key):
                 found = self.objects.get(key)
-                if found is None or found.version != version:
-                    self.refused += 1
-                    return Refused()
-                return self._put(key, body)
+                if found is None:
+                    return Missing()
+                return Found(len(found.body), found.version, found.stored_at, found.attributes)
+            case Create(key, body, attributes):
+                if key in self.objects:
+                    return self._refuse()
+                insort(self._keys, key)
+                return self._put(key, body, attributes)
+            case Replace(key, body, version, attributes):
+                return self._put(key, body, attributes) if self._is_at(key, version) else self._refuse()
             case Delete(key):
-                if self.objects.pop(key, None) is not None:
-                    del self._keys[bisect_left(self._keys, key)]
-                    if self.witness is not None:
-                        self.witness.landed(self.who, key, None)
+                if key in self.objects:
+                    self._drop(key)
                 return None
+            case Remove(key, version):
+                if not self._is_at(key, version):
+                    return self._refuse()
+                self._drop(key)
+                return Removed()
+            case Rename(key, target, version):
+                if target in self.objects or not self._is_at(key, version):
+                    return self._refuse()
+                moved = self._drop(key)
+                insort(self._keys, target)
+                self._put(target, moved.body, moved.attributes)
+                return Removed()
             case List(prefix, after, limit):
                 return self._list(prefix, after, limit)
 
-    def _put(self, key: str, body: bytes) -> Written:
+    def _is_at(self, key: str, version: Version) -> bool:
+        found = self.objects.get(key)
+        return found is not None and found.version == version
+
+    def _refuse(self) -> Refused:
+        self.refused += 1
+        return Refused()
+
+    def _drop(self, key: str) -> Object:
+        del self._keys[bisect_left(self._keys, key)]
+        dropped = self.objects.pop(key)
+        if self.witness is not None:
+            self.witness.landed(self.who, key, None)
+        return dropped
+
+    def _put(self, key: str, body: bytes, attributes: Attributes) -> Written:
         self._versions += 1
         version = hashlib.md5(body).hexdigest() if self._content_versions else str(self._versions)
         now = self.world.now
         stored_at = float(int(now)) if self._whole_seconds else round(now, 3)
-        self.objects[key] = Object(body, Version(version), stored_at)
+        self.objects[key] = Object(body, Version(version), stored_at, attributes)
         if self.witness is not None:
             self.witness.landed(self.who, key, body)
         return Written(Version(version), stored_at if self._answer_stamps else None)
@@ -163,13 +223,16 @@ class SimStore:
         chosen = keys[:limit]
         if not self.lists_in_order:
             self.world.random.shuffle(chosen)
-        entries = tuple(Entry(key, len(self.objects[key].body), self.objects[key].stored_at) for key in chosen)
-        return Page(entries, more=len(keys) > limit)
+        return Page(tuple(self._entry(key) for key in chosen), more=len(keys) > limit)
+
+    def _entry(self, key: str) -> Entry:
+        found = self.objects[key]
+        return Entry(key, len(found.body), found.stored_at, found.version)
 
 
 def _no_answer(request: StoreRequest, why: str) -> tuple[Unknown | None, Unavailable | None]:
     """What a client makes of silence: a write's outcome is unknown, anything else may be tried again."""
-    if isinstance(request, Create | Replace):
+    if isinstance(request, _CONDITIONAL):
         return Unknown(why), None
     return None, Unavailable(f"simulated {why}: {describe(request)}")
 
@@ -180,4 +243,6 @@ def describe(request: StoreRequest) -> str:
         return f"{name} {request.prefix} after {request.after!r}"
     if isinstance(request, Create | Replace):
         return f"{name} {request.key} {request.body[:400].decode(errors='replace').rstrip()}"
+    if isinstance(request, Rename):
+        return f"{name} {request.key} to {request.target}"
     return f"{name} {request.key}"

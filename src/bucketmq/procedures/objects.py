@@ -1,0 +1,522 @@
+"""Users' own objects: put, delete and move them, and report what was done.
+
+A write and its report are two requests, and the process may die between them. So a **note** is written first and
+deleted last: `inventory/notes/<id>.json` says what was about to be done. Whoever finds a note that is older than
+`NOTE_SECONDS` finishes what it announces: completes a move, reports a write that landed (`recover`). Where even the
+note is lost to a long sleep, the sweep finds the change by listing.
+
+Every write is conditional on the state it was decided on. A writer recognises its own write by the id in the object's
+metadata, so a lost reply is neither an error nor a second write.
+
+**Move** creates the target, then removes the source, each with its condition. The target names the state it came from,
+so repeating a move after a crash, anywhere, continues it. An object that is already at the target and came from
+somewhere else is never destroyed. If the source was changed before it could be removed, the change stays where it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from bucketmq.bucket.port import (
+    Attributes,
+    Found,
+    Missing,
+    Object,
+    Refused,
+    Removed,
+    Unknown,
+    Version,
+    Written,
+    check_key,
+)
+from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound
+from bucketmq.events.event import LINEAGE_MAX, Kind, ObjectEvent, event_id, plain_version, time_text
+from bucketmq.log import documents
+from bucketmq.log.layout import EventKeys, is_bookkeeping
+from bucketmq.procedures.events import full_key, report
+from bucketmq.procedures.opened import OpenBucket
+from bucketmq.procedures.requests import Create, NewId, Now, Procedure, Remove, Rename, Replace
+from bucketmq.procedures.verbs import Patience, create_named, delete, get, list_all, look
+
+NOTE_SECONDS = 30.0
+"""A note this old belongs to nobody who is still at it."""
+
+NOTE_KEEP_SECONDS = 3600.0
+"""A note of something that has not happened by now: it never will."""
+
+WRITE = "bucketmq-write"
+FROM = "bucketmq-from"
+HOPS = "bucketmq-hops"
+LINEAGE = "bucketmq-lineage"
+OWN_METADATA = frozenset({WRITE, FROM, HOPS, LINEAGE})
+
+log = logging.getLogger("bucketmq")
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """The event in whose handling something is written: it makes the chain of hops that the loop guard counts."""
+
+    hops: int = 0
+    """Of the write itself: one more than of the event."""
+    lineage: tuple[str, ...] = ()
+
+
+NO_CAUSE = Cause()
+
+
+def cause_of(event: ObjectEvent) -> Cause:
+    return Cause(event.hops + 1, (*event.lineage, event.id)[-LINEAGE_MAX:])
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """`inventory/notes/<id>.json`: something that is about to be done to users' objects."""
+
+    verb: Literal["put", "delete", "move"]
+    key: str
+    write: str
+    target: str | None = None
+    version: str | None = None
+    """Of the source of a move."""
+    cause: Cause = NO_CAUSE
+    format: int = 1
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A write that was made: the state it left and the event that tells of it."""
+
+    key: str
+    version: str
+    event: ObjectEvent
+    reported: bool = True
+    """False if the event could not be reported yet; the note sees to it."""
+
+
+class Read(msgspec.Struct, frozen=True):
+    """An object as read: the body and what goes with it."""
+
+    key: str
+    body: bytes
+    version: str
+    stored_at: float
+    content_type: str
+    metadata: dict[str, str]
+
+
+def check_object_key(key: str) -> str:
+    """Raise `Invalid` unless a user may give an object this key."""
+    if not isinstance(key, str):
+        raise Invalid(f"an object's key must be text, not {key!r}")
+    check_key(key)
+    if is_bookkeeping(key):
+        raise Invalid(f"{key!r} is among BucketMQ's own keys ({key.split('/', 1)[0]}/); use another prefix")
+    return key
+
+
+def attributes_of(content_type: str | None, metadata: Mapping[str, str] | None, cause: Cause, **own: str) -> Attributes:
+    """What goes beside the bytes of a write of ours."""
+    kept = {name.lower(): value for name, value in (metadata or {}).items() if name.lower() not in OWN_METADATA}
+    if cause.hops:
+        kept[HOPS] = str(cause.hops)
+        kept[LINEAGE] = ",".join(cause.lineage)
+    kept.update({name.replace("_", "-"): value for name, value in own.items()})
+    return Attributes(content_type or "application/octet-stream", kept)
+
+
+def read_object(bucket: OpenBucket, key: str) -> Procedure[Read]:
+    """The object, or `NotFound`. One GET."""
+    found = yield from get(full_key(bucket, check_object_key(key)))
+    if isinstance(found, Missing):
+        raise NotFound(f"there is no object {key!r}; it may have been moved or deleted since")
+    kept = {name: value for name, value in found.attributes.metadata.items() if name not in OWN_METADATA}
+    version = plain_version(found.version)
+    return Read(key, found.body, version, found.stored_at, found.attributes.content_type, kept)
+
+
+def put(
+    bucket: OpenBucket,
+    key: str,
+    body: bytes,
+    *,
+    content_type: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+    only_new: bool = False,
+    if_version: str | None = None,
+    cause: Cause = NO_CAUSE,
+) -> Procedure[Stored]:
+    """Write an object and report it. Three PUTs (note, object, event), one HEAD and one DELETE.
+
+    With `only_new` an object that is there is `Contended`; with `if_version` any other state than that one is.
+    """
+    full = full_key(bucket, check_object_key(key))
+    write: str = yield NewId()
+    note = Note(verb="put", key=key, write=write, cause=cause)
+    yield from _announce(bucket, note)
+    attributes = attributes_of(content_type, metadata, cause, bucketmq_write=write)
+    try:
+        kind, version, stored_at = yield from _write(full, body, attributes, only_new=only_new, if_version=if_version)
+    except Contended:
+        yield from _withdraw(bucket, note)
+        raise
+    event = yield from _told(
+        bucket, note, kind, key, version, stored_at=stored_at, size_bytes=len(body), attributes=attributes
+    )
+    reported = yield from _report(bucket, note, event)
+    return Stored(key, plain_version(version), event, reported)
+
+
+def _write(
+    full: str, body: bytes, attributes: Attributes, *, only_new: bool, if_version: str | None
+) -> Procedure[tuple[Kind, Version, float | None]]:
+    """Write over whatever is there, or not, under the caller's condition. Our own write is known by its id."""
+    patience = Patience(f"writing {full}")
+    first = True
+    while True:
+        found = yield from look(full)
+        if isinstance(found, Found) and not first and is_ours(found, attributes):
+            return "changed", found.version, found.stored_at
+        if isinstance(found, Found) and only_new:
+            raise Contended(f"there is an object at {full} already; choose another key or write over it")
+        if if_version is not None and (isinstance(found, Missing) or plain_version(found.version) != if_version):
+            raise Contended(f"{full} is not at version {if_version} any more; read it again and decide anew")
+        if isinstance(found, Missing):
+            kind: Kind = "created"
+            reply: Written | Refused | Unknown = yield Create(full, body, attributes)
+        else:
+            kind = "changed"
+            reply = yield Replace(full, body, found.version, attributes)
+        if isinstance(reply, Written):
+            return kind, reply.version, reply.stored_at
+        first = False
+        after = yield from look(full)
+        if isinstance(after, Found) and is_ours(after, attributes):
+            return kind, after.version, after.stored_at
+        yield from patience.again(reply)
+
+
+def is_ours(found: Found | Object, attributes: Attributes) -> bool:
+    """Whether the state was written with these attributes: their write id says so."""
+    return found.attributes.metadata.get(WRITE) == attributes.metadata[WRITE]
+
+
+def remove(bucket: OpenBucket, key: str, *, if_version: str | None = None, cause: Cause = NO_CAUSE) -> Procedure[bool]:
+    """Delete an object and report it; False if there was none. Two PUTs, one HEAD and two DELETEs."""
+    full = full_key(bucket, check_object_key(key))
+    found = yield from look(full)
+    if isinstance(found, Missing):
+        return False
+    if if_version is not None and plain_version(found.version) != if_version:
+        raise Contended(f"{full} is not at version {if_version} any more; read it again and decide anew")
+    write: str = yield NewId()
+    note = Note(verb="delete", key=key, write=write, version=found.version, cause=cause)
+    yield from _announce(bucket, note)
+    if if_version is None:
+        yield from delete(full)
+    elif (yield from _remove_state(full, found.version)) == "changed":
+        yield from _withdraw(bucket, note)
+        raise Contended(f"{full} is not at version {if_version} any more; read it again and decide anew")
+    event = yield from _told(bucket, note, "deleted", key, found.version)
+    yield from _report(bucket, note, event)
+    return True
+
+
+def _remove_state(full: str, version: Version) -> Procedure[Literal["removed", "changed", "unclear"]]:
+    """Remove one state of an object. `changed` if another state is there and it was not us who removed this one;
+    `unclear` if a request of ours without an answer may have removed it before the other came."""
+    patience = Patience(f"removing {full}")
+    doubtful = False
+    while True:
+        reply: Removed | Refused | Unknown = yield Remove(full, version)
+        if isinstance(reply, Removed):
+            return "removed"
+        doubtful = doubtful or isinstance(reply, Unknown)
+        found = yield from look(full)
+        if isinstance(found, Missing):
+            return "removed"
+        if found.version != version:
+            return "unclear" if doubtful else "changed"
+        yield from patience.again(reply)
+
+
+def move(
+    bucket: OpenBucket,
+    key: str,
+    target: str,
+    *,
+    if_version: str | None = None,
+    replace: bool = False,
+    cause: Cause = NO_CAUSE,
+) -> Procedure[Stored]:
+    """Move an object to another key and report one `moved` event. May be repeated after a crash at any point.
+
+    One GET, three PUTs (note, target, event) and two DELETEs; where the store can rename, one request instead of the
+    target and the source. `Contended` if the source is not (or no longer) at `if_version`; `Invalid` if a different
+    object is at the target, unless `replace`; `NotFound` if there is neither a source nor a target that came from it.
+    """
+    full, full_target = full_key(bucket, check_object_key(key)), full_key(bucket, check_object_key(target))
+    if key == target:
+        raise Invalid(f"{key!r} cannot be moved to itself; name another key")
+    found = yield from get(full)
+    if isinstance(found, Missing) or (if_version is not None and plain_version(found.version) != if_version):
+        return (yield from _moved_before(bucket, key, target, if_version, found, cause=cause))
+    write: str = yield NewId()
+    note = Note(verb="move", key=key, target=target, write=write, version=found.version, cause=cause)
+    yield from _announce(bucket, note)
+    mark = origin_mark(key, found.version)
+    try:
+        if bucket.renames and not replace:
+            version: Version = yield from _rename(full, full_target, found)
+        else:
+            version, write = yield from _copy_and_remove(full, full_target, found, note, mark, replace=replace)
+    except (Invalid, Contended):
+        yield from _withdraw(bucket, note)
+        raise
+    event = yield from _told(
+        bucket,
+        msgspec.structs.replace(note, write=write),
+        "moved",
+        target,
+        version,
+        size_bytes=len(found.body),
+        attributes=found.attributes,
+    )
+    reported = yield from _report(bucket, note, event)
+    return Stored(target, plain_version(version), event, reported)
+
+
+def origin_mark(key: str, version: str) -> str:
+    """How a target names the state it was moved from."""
+    return hashlib.sha256(f"{key}\0{plain_version(version)}".encode()).hexdigest()[:32]
+
+
+def _moved_before(
+    bucket: OpenBucket, key: str, target: str, if_version: str | None, found: Object | Missing, *, cause: Cause
+) -> Procedure[Stored]:
+    """The source is gone or another: was it moved by an earlier attempt? Then say so once more, with the same id."""
+    there = yield from look(full_key(bucket, target))
+    mark = None if if_version is None else origin_mark(key, if_version)
+    if isinstance(there, Found) and mark is not None and there.attributes.metadata.get(FROM) == mark:
+        write = there.attributes.metadata.get(WRITE, "")
+        note = Note(verb="move", key=key, target=target, write=write, version=if_version, cause=cause)
+        event = yield from _told(
+            bucket, note, "moved", target, there.version, stored_at=there.stored_at, attributes=there.attributes
+        )
+        yield from report(bucket, [event])
+        return Stored(target, plain_version(there.version), event)
+    if isinstance(found, Missing):
+        raise NotFound(f"there is no object {key!r} to move to {target!r}; it may have been moved or deleted since")
+    raise Contended(f"{key!r} is not at version {if_version} any more; a newer event tells of what is there now")
+
+
+def _rename(full: str, full_target: str, found: Object) -> Procedure[Version]:
+    patience = Patience(f"renaming {full}")
+    while True:
+        reply: Removed | Refused | Unknown = yield Rename(full, full_target, found.version)
+        source = yield from look(full)
+        there = yield from look(full_target)
+        if isinstance(reply, Removed) or (isinstance(source, Missing) and isinstance(there, Found)):
+            return there.version if isinstance(there, Found) else found.version
+        if isinstance(source, Found) and source.version != found.version:
+            raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
+        if isinstance(reply, Refused) and isinstance(there, Found):
+            raise Invalid(f"there is another object at {full_target}; it was not touched: choose another key")
+        yield from patience.again(reply)
+
+
+def _copy_and_remove(
+    full: str, full_target: str, found: Object, note: Note, mark: str, *, replace: bool
+) -> Procedure[tuple[Version, str]]:
+    """The target's version, and the id of the write that made it: ours, or that of an earlier attempt."""
+    began: float = yield Now()
+    metadata = {**found.attributes.metadata}
+    attributes = attributes_of(
+        found.attributes.content_type, metadata, note.cause, bucketmq_write=note.write, bucketmq_from=mark
+    )
+    if not note.cause.hops and HOPS in metadata:  # a move by hand keeps the chain it found
+        attributes = msgspec.structs.replace(
+            attributes,
+            metadata={**attributes.metadata, HOPS: metadata[HOPS], LINEAGE: metadata.get(LINEAGE, "")},
+        )
+    version, write = yield from _create_target(full_target, found.body, attributes, mark, replace=replace)
+    removed = yield from _remove_state(full, found.version)
+    if removed == "removed":
+        return version, write
+    # The source was changed since we read it. What we wrote is of a state that nobody has any more; it goes, but only
+    # while nobody else can have finished this move: otherwise it may be the only copy of what was moved.
+    now: float = yield Now()
+    if removed == "changed" and write == note.write and not replace and now - began < NOTE_SECONDS / 2:
+        yield from _remove_state(full_target, version)
+    raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
+
+
+def _create_target(
+    full_target: str, body: bytes, attributes: Attributes, mark: str, *, replace: bool
+) -> Procedure[tuple[Version, str]]:
+    """Make sure the target holds the state named by `mark`: its version, and the id of the write that made it."""
+    patience = Patience(f"writing {full_target}")
+    while True:
+        found = yield from look(full_target)
+        if isinstance(found, Found) and found.attributes.metadata.get(FROM) == mark:
+            return found.version, found.attributes.metadata.get(WRITE, "")
+        if isinstance(found, Found) and not replace:
+            raise Invalid(
+                f"there is another object at {full_target}, which does not come from this one; it was not touched: "
+                "choose another key, or say replace=True"
+            )
+        write = (
+            Create(full_target, body, attributes)
+            if isinstance(found, Missing)
+            else Replace(full_target, body, found.version, attributes)
+        )
+        reply: Written | Refused | Unknown = yield write
+        if isinstance(reply, Written):
+            return reply.version, attributes.metadata[WRITE]
+        yield from patience.again(reply)
+
+
+def _told(
+    bucket: OpenBucket,
+    note: Note,
+    kind: Kind,
+    key: str,
+    version: Version,
+    *,
+    stored_at: float | None = None,
+    size_bytes: int | None = None,
+    attributes: Attributes | None = None,
+) -> Procedure[ObjectEvent]:
+    """The event of a write of ours. Whoever tells of the same write gives it the same id."""
+    now: float = yield Now()
+    kept = None
+    if attributes is not None:
+        kept = {name: value for name, value in attributes.metadata.items() if name not in OWN_METADATA}
+    return ObjectEvent(
+        id=event_id("writer", "", key, note.verb, note.write),
+        kind=kind,
+        key=key,
+        at=time_text(now if stored_at is None else stored_at),
+        source="writer",
+        size_bytes=size_bytes,
+        version=plain_version(version),
+        exact=bucket.exact_versions,
+        content_type=attributes.content_type if attributes is not None else None,
+        metadata=kept,
+        from_key=note.key if kind == "moved" else None,
+        hops=note.cause.hops,
+        lineage=note.cause.lineage,
+    )
+
+
+def _announce(bucket: OpenBucket, note: Note) -> Procedure[None]:
+    yield from create_named(EventKeys(bucket.prefix).note(note.write), documents.encode(note))
+
+
+def _withdraw(bucket: OpenBucket, note: Note) -> Procedure[None]:
+    yield from delete(EventKeys(bucket.prefix).note(note.write))
+
+
+def _report(bucket: OpenBucket, note: Note, event: ObjectEvent) -> Procedure[bool]:
+    """Report, then forget the note. The write itself is done: if reporting fails, the note stays and sees to it."""
+    try:
+        yield from report(bucket, [event])
+        yield from _withdraw(bucket, note)
+    except BucketMQError as error:
+        log.warning("action=report_failed key=%s kind=%s %s", event.key, error.kind, error)
+        return False
+    return True
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What became of the notes that were found."""
+
+    notes: int = 0
+    reported: int = 0
+    """Writes that had landed unreported."""
+    dropped: int = 0
+    """Notes of what never happened."""
+
+
+def recover(bucket: OpenBucket) -> Procedure[Recovered]:
+    """Finish what writers that are gone had begun. One LIST, and a few requests for each old note."""
+    keys = EventKeys(bucket.prefix)
+    entries, _ = yield from list_all(keys.notes, pages_max=20)
+    now: float = yield Now()
+    reported = dropped = 0
+    for entry in entries:
+        age = now - entry.stored_at
+        if age < NOTE_SECONDS:
+            continue
+        found = yield from get(entry.key)
+        if isinstance(found, Missing):
+            continue
+        note = documents.decode(Note, found.body, entry.key)
+        event = yield from _what_happened(bucket, note)
+        if event is None and age < NOTE_KEEP_SECONDS:
+            continue
+        reported += (yield from report(bucket, [event])) if event is not None else 0
+        dropped += event is None
+        yield from delete(entry.key)
+    return Recovered(len(entries), reported, dropped)
+
+
+def _what_happened(bucket: OpenBucket, note: Note) -> Procedure[ObjectEvent | None]:
+    """The event of what a note announces, completed if need be; None while nothing of it can be seen."""
+    full = full_key(bucket, note.key)
+    found = yield from look(full)
+    match note.verb:
+        case "put":
+            if isinstance(found, Missing):
+                return None
+            if found.attributes.metadata.get(WRITE) != note.write:
+                return observed(bucket, note.key, found)  # overwritten, or never written: what is there is news enough
+            return (
+                yield from _told(
+                    bucket,
+                    note,
+                    "changed",
+                    note.key,
+                    found.version,
+                    stored_at=found.stored_at,
+                    size_bytes=found.size_bytes,
+                    attributes=found.attributes,
+                )
+            )
+        case "delete":
+            if isinstance(found, Found):
+                return None
+            return (yield from _told(bucket, note, "deleted", note.key, Version(note.version or "")))
+        case "move":
+            return (yield from _finish_move(bucket, note, found))
+
+
+def _finish_move(bucket: OpenBucket, note: Note, source: Found | Missing) -> Procedure[ObjectEvent | None]:
+    assert note.target is not None and note.version is not None
+    there = yield from look(full_key(bucket, note.target))
+    came = isinstance(there, Found) and there.attributes.metadata.get(FROM) == origin_mark(note.key, note.version)
+    if isinstance(source, Found) and not came:
+        return None
+    if isinstance(source, Found) and source.version == note.version:
+        yield from _remove_state(full_key(bucket, note.key), source.version)
+    if not isinstance(there, Found) or not came:  # it was moved, and somebody took it from there
+        return (yield from _told(bucket, note, "moved", note.target, Version(note.version)))
+    note = msgspec.structs.replace(note, write=there.attributes.metadata.get(WRITE, note.write))
+    return (yield from _told(bucket, note, "moved", note.target or "", there.version, attributes=there.attributes))
+
+
+def observed(bucket: OpenBucket, key: str, found: Found, kind: Kind = "changed") -> ObjectEvent:
+    """The event of a state that was seen, as the sweep would tell it: the same state always gives the same id."""
+    version = plain_version(found.version)
+    return ObjectEvent(
+        id=event_id("sweep", "", key, "there", version, time_text(found.stored_at)),
+        kind=kind,
+        key=key,
+        at=time_text(found.stored_at),
+        source="sweep",
+        size_bytes=found.size_bytes,
+        version=version,
+        exact=bucket.exact_versions,
+    )

@@ -1,0 +1,168 @@
+"""Reading the log of events for a rule: which of a segment's messages it wants.
+
+What an event's own fields decide is decided here, before anything is claimed: events that do not match, echoes and
+stale ones are passed over and cost a rule nothing. What needs the object itself is left to `procedures.deliver`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+import msgspec
+
+from bucketmq.events.event import ObjectEvent
+from bucketmq.events.filters import Decision, Filter
+from bucketmq.events.rule import Rule
+from bucketmq.events.window import EVENTS_MAX, FRESH, Verdict, Window
+from bucketmq.log.segment import Segment
+from bucketmq.procedures.append import read_segment, trim_mark
+from bucketmq.procedures.commit import Desk
+from bucketmq.procedures.opened import OpenQueue, ShardLog
+from bucketmq.procedures.parts import read_span
+from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.subscription import position_of_offset
+from bucketmq.queue.head import Span
+from bucketmq.queue.message import Message
+
+SEGMENTS_MAX = 64
+WINDOWS_MAX = 4
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One message of the log of events: its event, or None if it holds none."""
+
+    event: ObjectEvent | None
+    to: str | None
+
+
+def event_of(message: Message) -> ObjectEvent | None:
+    """The event in a message; None for anything else that somebody sent to the queue."""
+    try:
+        return msgspec.convert(message.body, ObjectEvent)
+    except msgspec.ValidationError:
+        return None
+
+
+class Memory:
+    """What one process remembers of a shard's log of events, for all rules it runs."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lines: OrderedDict[int, list[Line]] = OrderedDict()
+        self.windows: list[Window] = []
+
+    def keep(self, base: int, lines: list[Line]) -> None:
+        with self.lock:
+            self.lines[base] = lines
+            while len(self.lines) > SEGMENTS_MAX:
+                self.lines.popitem(last=False)
+
+    def window_for(self, base: int) -> Window | None:
+        """A window that has judged up to `base`, or knows what is there."""
+        with self.lock:
+            return next((each for each in self.windows if each.low <= base <= each.high), None)
+
+    def add(self, window: Window) -> None:
+        with self.lock:
+            self.windows.append(window)
+            del self.windows[:-WINDOWS_MAX]
+
+
+def memory_of(queue: OpenQueue, shard: int) -> Memory:
+    return queue.shared(("memory", shard), Memory)
+
+
+def lines_of(queue: OpenQueue, log: ShardLog, segment: Segment) -> Procedure[list[Line]]:
+    """The events of a segment, decoded once for all rules."""
+    memory = memory_of(queue, log.shard)
+    with memory.lock:
+        found = memory.lines.get(segment.base)
+    if found is None:
+        messages = yield from read_span(queue, log, Span(segment.base, segment.base, segment.end))
+        found = [Line(None if each.fence is not None else event_of(each), each.to) for each in messages]
+        memory.keep(segment.base, found)
+    return found
+
+
+def judged(queue: OpenQueue, log: ShardLog, segment: Segment, *, events_max: int = EVENTS_MAX) -> Procedure[Window]:
+    """A window that has judged the whole segment. Reads the log before it, as far back as a reader looks, if nobody in
+    this process has."""
+    memory = memory_of(queue, log.shard)
+    window = memory.window_for(segment.base)
+    if window is None:
+        _, base = yield from position_of_offset(queue, log, max(0, segment.base - events_max))
+        low = yield from trim_mark(log)
+        base = max(base, low)
+        window = Window(min(base, segment.base), events_max=events_max)
+        while base < segment.base:
+            before = yield from read_segment(queue, log, base)
+            if before is None:
+                break
+            _judge(memory, window, before.base, (yield from lines_of(queue, log, before)))
+            base = before.end
+        memory.add(window)
+    _judge(memory, window, segment.base, (yield from lines_of(queue, log, segment)))
+    return window
+
+
+def _judge(memory: Memory, window: Window, base: int, lines: list[Line]) -> None:
+    with memory.lock:  # rules on other threads use the same window
+        for offset, line in enumerate(lines, start=base):
+            if offset < window.high:
+                continue
+            if line.event is None or line.to is not None:
+                window.skip(offset)  # replays are for one rule, and on purpose
+            else:
+                window.judge(offset, line.event)
+
+
+class RuleChoice:
+    """What one rule wants of the log: a `commit.Choice`."""
+
+    def __init__(self, rule: Rule, chosen: Filter) -> None:
+        self.rule = rule
+        self.filter = chosen
+        self.passed_over = 0
+        self._known: OrderedDict[tuple[int, int], frozenset[int]] = OrderedDict()
+
+    @property
+    def ordered(self) -> bool:
+        return self.rule.policy.ordered
+
+    def passes_over(self, desk: Desk, segment: Segment) -> Procedure[frozenset[int]]:
+        place = desk.shard, segment.base
+        found = self._known.get(place)
+        if found is None:
+            window = yield from judged(desk.queue, desk.log, segment)
+            lines = yield from lines_of(desk.queue, desk.log, segment)
+            found = frozenset(
+                offset
+                for offset, line in enumerate(lines, start=segment.base)
+                if not self._wants(line, window.verdict(offset))
+            )
+            self.passed_over += len(found)
+            self._known[place] = found
+            while len(self._known) > SEGMENTS_MAX:
+                self._known.popitem(last=False)
+        return found
+
+    def _wants(self, line: Line, verdict: Verdict) -> bool:
+        if line.event is None:
+            return line.to is not None  # something else that was sent to this rule on purpose
+        if line.to is not None:
+            return True
+        if verdict is not FRESH and (verdict.duplicate or (verdict.stale and self.drops_stale)):
+            return False
+        return self.filter.decide(line.event) is not Decision.NO_MATCH
+
+    @property
+    def drops_stale(self) -> bool:
+        return self.rule.policy.stale == "drop"
+
+    def is_superseded(self, desk: Desk, event: ObjectEvent) -> bool:
+        """Whether a newer event of the key is in the log, as far as this process has read it."""
+        memory = memory_of(desk.queue, desk.shard)
+        with memory.lock:
+            windows = list(memory.windows)
+        return any(window.superseded(event) for window in windows)

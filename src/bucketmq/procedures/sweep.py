@@ -1,0 +1,250 @@
+"""The sweep: list, compare with the inventory, report what is new, changed or gone.
+
+It goes through the keys in ranges, one chunk of the inventory at a time, so memory is bounded by a chunk however many
+keys there are. For each range: list it, compare, **report, then** replace the chunk in the manifest. Whoever dies in
+between leaves the old chunk in place, and the next sweep finds the same differences and reports them under the same ids,
+which collapse in the log. A range in which nothing changed costs its listing and one GET.
+
+Several sweepers do not disturb each other: a range is replaced in the manifest only where the chunks that were compared
+are still the ones it names. The manifest remembers how far a sweep came, so that another goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bucketmq.bucket.port import Entry, Missing
+from bucketmq.errors import Invalid
+from bucketmq.events.event import ObjectEvent, time_text
+from bucketmq.events.inventory import Chunk, Item, Manifest, decode_items, differences, encode_items
+from bucketmq.log.layout import BOOKKEEPING, EventKeys, is_bookkeeping, join
+from bucketmq.procedures.events import report
+from bucketmq.procedures.opened import OpenBucket
+from bucketmq.procedures.requests import NewId, Now, Procedure
+from bucketmq.procedures.verbs import create_named, delete, get, get_document, list_all, list_page, update_document
+from bucketmq.queue.settings import check_name
+
+RANGE_KEYS = 10_000
+RANGE_KEYS_LOCAL = 50_000
+"""How many keys are compared at a time. A folder's listing costs a walk each time, so it is asked for more."""
+
+ORPHAN_SECONDS = 3600.0
+LAST = "\U0010ffff"
+"""Sorts behind everything below a prefix."""
+
+Progress = Callable[["Swept"], None]
+
+
+class Swept(msgspec.Struct):
+    """What a sweep came to so far."""
+
+    keys: int = 0
+    created: int = 0
+    changed: int = 0
+    deleted: int = 0
+    ranges: int = 0
+    resumed: bool = False
+    noted: int = 0
+    """Found by a first sweep that only takes a baseline."""
+
+    def count(self, events: list[ObjectEvent]) -> None:
+        self.created += sum(event.kind == "created" for event in events)
+        self.changed += sum(event.kind == "changed" for event in events)
+        self.deleted += sum(event.kind == "deleted" for event in events)
+
+
+class _Superseded(Exception):
+    """Another sweeper replaced the chunks we compared with. Never leaves this module."""
+
+
+def sweep_name(prefix: str) -> str:
+    """The name of the sweep over a prefix: all of the bucket, or the prefix as a name."""
+    return check_name(prefix.strip("/").replace("/", "_") or "all", "sweep name (give one with --name)")
+
+
+def check_sweep_prefix(prefix: str) -> str:
+    if prefix and (not prefix.endswith("/") or prefix.startswith("/")):
+        raise Invalid(f"sweep prefix {prefix!r} must be empty or end with '/', and not begin with one: like 'pending/'")
+    if prefix and is_bookkeeping(prefix):
+        raise Invalid(
+            f"{prefix!r} is among BucketMQ's own keys ({', '.join(sorted(BOOKKEEPING))}); sweep another prefix"
+        )
+    return prefix
+
+
+def sweep(
+    bucket: OpenBucket,
+    *,
+    prefix: str = "",
+    name: str | None = None,
+    baseline: bool = False,
+    progress: Progress = lambda _: None,
+) -> Procedure[Swept]:
+    """Report every change under `prefix` since the last sweep of this name.
+
+    The first one reports what is already there, or with `baseline` only notes it. Per 1,000 keys one LIST; per range of
+    10,000 one GET, and where something changed two PUTs and the events.
+    """
+    check_sweep_prefix(prefix)
+    name = sweep_name(prefix) if name is None else check_name(name, "sweep name")
+    keys = EventKeys(bucket.prefix)
+    first = Manifest(prefix=prefix, baseline=baseline)
+    manifest = yield from update_document(Manifest, keys.manifest(name), first, lambda before: before)
+    if manifest.prefix != prefix:
+        raise Invalid(f"sweep {name!r} is over {manifest.prefix!r}, not {prefix!r}; give this one another name")
+    done = Swept(resumed=bool(manifest.position))
+    position: str | None = manifest.position
+    while position is not None:
+        try:
+            position, manifest = yield from _sweep_range(bucket, name, manifest, position, done)
+        except _Superseded:
+            found = yield from get_document(Manifest, keys.manifest(name))
+            manifest = first if found is None else found[0]
+            continue
+        progress(done)
+    yield from update_document(Manifest, keys.manifest(name), manifest, _finished)
+    yield from _delete_orphans(bucket, name)
+    return done
+
+
+def _finished(manifest: Manifest) -> Manifest:
+    if manifest.first_to is None and not manifest.position:
+        return manifest
+    return msgspec.structs.replace(manifest, first_to=None, position="", revision=manifest.revision + 1)
+
+
+def _sweep_range(
+    bucket: OpenBucket, name: str, manifest: Manifest, position: str, done: Swept
+) -> Procedure[tuple[str | None, Manifest]]:
+    """Sweep the keys from `position` to the end of the chunk there; returns where to go on, None at the end."""
+    keys = EventKeys(bucket.prefix)
+    chunk = _chunk_at(manifest, position)
+    before = (yield from _items(keys, name, chunk)) if chunk is not None else []
+    upto = chunk.upto if chunk is not None else ""
+    after, reached = yield from _list(bucket, manifest.prefix, position, upto)
+    end = upto if reached is None else reached
+    in_range = [item for item in before if position < item.key and (not end or item.key <= end)]
+    events = list(differences(in_range, after, exact=bucket.exact_versions))
+    done.keys += len(after)
+    done.ranges += 1
+    if events:
+        new_to_us = manifest.first_to is not None and position >= manifest.first_to
+        if new_to_us and manifest.baseline:
+            done.noted += len(events)
+        else:
+            yield from report(bucket, (yield from _dated(events)))
+            done.count(events)
+        manifest = yield from _replace(keys, name, manifest, chunk, before, (position, end, after))
+    return (end or None), manifest
+
+
+def _dated(events: list[ObjectEvent]) -> Procedure[list[ObjectEvent]]:
+    """A deletion happened at some time up to now; that is the best that can be said."""
+    now = time_text((yield Now()))
+    return [msgspec.structs.replace(event, at=now) if event.kind == "deleted" else event for event in events]
+
+
+def _chunk_at(manifest: Manifest, position: str) -> Chunk | None:
+    return next((chunk for chunk in manifest.chunks if not chunk.upto or chunk.upto > position), None)
+
+
+def _items(keys: EventKeys, name: str, chunk: Chunk) -> Procedure[list[Item]]:
+    key = keys.chunk(name, chunk.name)
+    found = yield from get(key)
+    if isinstance(found, Missing):
+        raise _Superseded
+    return decode_items(found.body, key)
+
+
+def _list(bucket: OpenBucket, prefix: str, position: str, upto: str) -> Procedure[tuple[list[Item], str | None]]:
+    """The objects behind `position` and up to `upto`, and how far the listing came if it was cut short."""
+    root = join(bucket.prefix, "") + ("/" if bucket.prefix else "")
+    folder = root + prefix
+    items: list[Item] = []
+    limit = RANGE_KEYS_LOCAL if bucket.local else RANGE_KEYS
+    after = position
+    while True:
+        page = yield from list_page(folder, after=root + after if after else "", limit=limit)
+        listed = sorted(page.entries, key=lambda entry: entry.key)
+        for entry in listed:
+            key = entry.key.removeprefix(root)
+            if upto and key > upto:
+                return items, None
+            if is_bookkeeping(key):
+                after = key.split("/", 1)[0] + "/" + LAST
+                break
+            items.append(_item(key, entry))
+            after = key
+            if len(items) >= limit:
+                more = page.more or entry is not listed[-1]
+                return items, key if more else None
+        else:
+            if not page.more:
+                return items, None
+
+
+def _item(key: str, entry: Entry) -> Item:
+    return Item(key, entry.version, entry.stored_at, entry.size_bytes)
+
+
+def _replace(
+    keys: EventKeys,
+    name: str,
+    manifest: Manifest,
+    chunk: Chunk | None,
+    before: list[Item],
+    seen: tuple[str, str, list[Item]],
+) -> Procedure[Manifest]:
+    """Put what was seen in the place of the chunk it was compared with, the rest of which stays."""
+    position, end, after = seen
+    upto = chunk.upto if chunk is not None else ""
+    low = [item for item in before if item.key <= position] if position else []
+    high = [item for item in before if item.key > end] if end else []
+    pieces = [(low, position)] if low else []
+    pieces.append((after, end))
+    if end != upto or (end and not upto):
+        pieces.append((high, upto))
+    made = []
+    for items, piece_upto in pieces:
+        new: str = yield NewId()
+        yield from create_named(keys.chunk(name, new), encode_items(items) or b"\n")
+        made.append(Chunk(new, len(items), piece_upto))
+
+    def change(current: Manifest) -> Manifest:
+        names = [each.name for each in current.chunks]
+        if made[0].name in names:
+            return current
+        if chunk is not None and chunk.name not in names:
+            raise _Superseded
+        if chunk is None and current.chunks:
+            raise _Superseded
+        place = names.index(chunk.name) if chunk is not None else 0
+        chunks = (*current.chunks[:place], *made, *current.chunks[place + 1 :])
+        first_to = None if current.first_to is None else max(current.first_to, end or LAST)
+        return msgspec.structs.replace(
+            current, chunks=chunks, first_to=first_to, position=end, revision=current.revision + 1
+        )
+
+    try:
+        manifest = yield from update_document(Manifest, keys.manifest(name), manifest, change)
+    except _Superseded:
+        for each in made:
+            yield from delete(keys.chunk(name, each.name))
+        raise
+    if chunk is not None:
+        yield from delete(keys.chunk(name, chunk.name))
+    return manifest
+
+
+def _delete_orphans(bucket: OpenBucket, name: str) -> Procedure[None]:
+    """Chunks that no manifest names: their sweepers died between two requests."""
+    keys = EventKeys(bucket.prefix)
+    entries, _ = yield from list_all(keys.chunks(name))
+    found = yield from get_document(Manifest, keys.manifest(name))
+    named = {keys.chunk(name, chunk.name) for chunk in found[0].chunks} if found is not None else set()
+    now: float = yield Now()
+    for entry in entries:
+        if entry.key not in named and now - entry.stored_at > ORPHAN_SECONDS:
+            yield from delete(entry.key)

@@ -16,12 +16,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from bucketmq import deliveries
+from bucketmq.aio_events import EventBus
 from bucketmq.bucket.urls import open_store
 from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage, deliveries_of, give_back, matching
 from bucketmq.engines.asynchronous import Asynchronous
 from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
+from bucketmq.notify.lazy import LazyPoster
 from bucketmq.procedures.api import BucketApi, DeadApi, QueueApi, Received, SubscriptionApi, extend_now, settle_now
 from bucketmq.procedures.receive import Lot
 from bucketmq.procedures.redrive import Redriven
@@ -42,16 +44,24 @@ def connect(url: str, *, probe: bool = True, **options: Any) -> Bucket:
     the store's own tools.
     """
     store, prefix = open_store(url, **options)
-    return Bucket(Asynchronous(Hands(store)), prefix, probe=probe)
+    return Bucket(Asynchronous(Hands(store, post=LazyPoster())), prefix, probe=probe)
 
 
-class Bucket:
-    """A place for queues. Make one with `connect`."""
+class Bucket(EventBus):
+    """A place for queues, and the event bus of its objects. Make one with `connect`."""
 
     def __init__(self, engine: Asynchronous, prefix: str, *, probe: bool) -> None:
         store = engine.hands.store
         self._engine = engine
-        self._api = BucketApi(prefix, lists_in_order=store.lists_in_order, local=store.local, probe_first=probe)
+        self._api = BucketApi(
+            prefix,
+            lists_in_order=store.lists_in_order,
+            local=store.local,
+            probe_first=probe,
+            renames=store.renames,
+            exact_versions=store.exact_versions,
+        )
+        EventBus.__init__(self, engine, self._api)
 
     async def open(self) -> None:
         """Probe the store now rather than at the first use."""

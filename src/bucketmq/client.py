@@ -15,11 +15,13 @@ from typing import Any, Self
 
 from bucketmq import deliveries
 from bucketmq.bucket.urls import open_store
+from bucketmq.client_events import EventBus
 from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage, deliveries_of, give_back, matching
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
+from bucketmq.notify.lazy import LazyPoster
 from bucketmq.procedures.api import BucketApi, DeadApi, QueueApi, Received, SubscriptionApi, extend_now, settle_now
 from bucketmq.procedures.keeper import Keeper, hand_in_all
 from bucketmq.procedures.receive import Lot
@@ -40,7 +42,7 @@ def connect(url: str, *, probe: bool = True, **options: Any) -> Bucket:
     requests, none with `probe=False`. Credentials come from the environment, as for the store's own tools.
     """
     store, prefix = open_store(url, **options)
-    bucket = Bucket(Blocking(Hands(store)), prefix, probe=probe)
+    bucket = Bucket(Blocking(Hands(store, post=LazyPoster())), prefix, probe=probe)
     bucket.open()
     return bucket
 
@@ -52,13 +54,21 @@ def _flush_at_exit(engine: Blocking, keeper: weakref.ref[Keeper]) -> None:
         engine.run(hand_in_all(kept))
 
 
-class Bucket:
-    """A place for queues. Make one with `connect`."""
+class Bucket(EventBus):
+    """A place for queues, and the event bus of its objects. Make one with `connect`."""
 
     def __init__(self, engine: Blocking, prefix: str, *, probe: bool) -> None:
         store = engine.hands.store
         self._engine = engine
-        self._api = BucketApi(prefix, lists_in_order=store.lists_in_order, local=store.local, probe_first=probe)
+        self._api = BucketApi(
+            prefix,
+            lists_in_order=store.lists_in_order,
+            local=store.local,
+            probe_first=probe,
+            renames=store.renames,
+            exact_versions=store.exact_versions,
+        )
+        EventBus.__init__(self, engine, self._api)
         self._at_exit = partial(_flush_at_exit, engine, weakref.ref(self._api.keeper))
         atexit.register(self._at_exit)
 

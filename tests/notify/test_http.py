@@ -28,14 +28,13 @@ from bucketmq.testing.endpoints import (
     Trickle,
     endpoint,
 )
-from tests.notify.certificates import certificate, client_side, server_side
+
+from .certificates import certificate, client_side, server_side
 
 LONG_SECONDS = 30.0
 """For requests that must not run into it."""
 SHORT_SECONDS = 0.3
 """For requests that must."""
-
-LOOPBACK_V6 = "::1"
 
 
 @pytest.fixture
@@ -209,6 +208,25 @@ def test_the_deadline_holds_for_sending() -> None:
     assert reply.reason == "timed out after 0.3 s while sending"
 
 
+def test_the_deadline_holds_for_sending_to_a_peer_that_reads_a_little_at_a_time() -> None:
+    """It always takes something before the timeout is over, and would need five seconds for all of it."""
+    stop = threading.Event()
+
+    def sip(listening: socket.socket) -> None:
+        taken, _ = listening.accept()
+        with taken:
+            while not stop.wait(0.02) and taken.recv(256 << 10):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as slow, Poster() as poster, ThreadPoolExecutor(1) as threads:
+        sipping = threads.submit(sip, slow)
+        url = f"http://127.0.0.1:{slow.getsockname()[1]}/"
+        reply = unanswered(poster.post(post(url, body=bytes(64 << 20), seconds=SHORT_SECONDS)))
+        stop.set()
+        sipping.result(LONG_SECONDS)
+    assert reply.reason == "timed out after 0.3 s while sending"
+
+
 def test_the_deadline_holds_for_the_tls_handshake() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf, Poster() as poster:
         url = f"https://127.0.0.1:{deaf.getsockname()[1]}/"
@@ -348,7 +366,7 @@ def test_the_metadata_service_is_refused_even_in_development(poster: Poster) -> 
 
 
 def test_the_connection_goes_to_the_checked_address_while_host_stays_the_name() -> None:
-    """The name is looked up once for a request: an answer that came later would be a public name on a private machine."""
+    """The name is looked up once for a request, so a name server has no second chance to say another address."""
     with endpoint() as there:
         resolve = Changing(["127.0.0.1"])
         with Poster(resolve=resolve) as poster:
@@ -360,7 +378,7 @@ def test_the_connection_goes_to_the_checked_address_while_host_stays_the_name() 
 
 
 def test_a_name_that_moves_to_a_private_address_is_refused_though_a_connection_is_open() -> None:
-    """The first answer is a good one and leaves an open connection behind; the second attempt is checked all the same."""
+    """The first answer is a good one and leaves an open connection behind; the second is checked all the same."""
     with endpoint() as there:
         resolve = Changing(["127.0.0.1"], ["169.254.169.254"], ["127.0.0.1"])
         with Poster(resolve=resolve) as poster:

@@ -53,10 +53,10 @@ class Cloud(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"] or 0))
         if fault == 0:
             self.server.stopped.wait(30)
+            self.close_connection = True
         else:
             self.answer(fault)
-        self.close_connection = True
-        self.wfile.flush()
+            self.wfile.flush()
         return False
 
     def do_PUT(self) -> None:

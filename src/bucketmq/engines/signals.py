@@ -5,9 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
-from bucketmq.procedures.work import Work
+
+class Stoppable(Protocol):
+    """A worker or a notifier."""
+
+    def stop(self) -> None: ...
 
 
 class StopOnSignal:
@@ -16,10 +20,10 @@ class StopOnSignal:
     def __init__(self, *, active: bool) -> None:
         self._active = active and threading.current_thread() is threading.main_thread()
         self._before: dict[signal.Signals, Any] = {}
-        self._work: Work | None = None
+        self._work: Stoppable | None = None
         self._told = False
 
-    def watch(self, work: Work) -> None:
+    def watch(self, work: Stoppable) -> None:
         """The worker to stop; at once, if the signal came while it was being set up."""
         self._work = work
         if self._told:

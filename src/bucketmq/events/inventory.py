@@ -1,7 +1,7 @@
 """What a sweep saw, and how two such views differ. Pure.
 
-An inventory is a list of keys with their states, cut into chunks that each cover a range of keys. A chunk is NDJSON, one
-array a line: key, version, when it was stored, size. The manifest names the chunks in order; see `procedures.sweep`.
+An inventory is a list of keys with their states, cut into chunks that each cover a range of keys. A chunk is NDJSON,
+one array a line: key, version, when it was stored, size. The manifest names the chunks in order (`procedures.sweep`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def decode_items(body: bytes, key: str) -> list[Item]:
 
 
 def same_state(before: Item, after: Item) -> bool:
-    """Whether the object was not written in between. Equal bytes written again are a change where the store dates it."""
+    """Whether the object was not written in between. Equal bytes written again are a change: the date tells."""
     if before.version is not None and after.version is not None and before.version != after.version:
         return False
     return before.stored_at == after.stored_at and before.size_bytes == after.size_bytes

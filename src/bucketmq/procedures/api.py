@@ -53,8 +53,19 @@ PREFETCH = 4
 class BucketApi:
     """A bucket that is opened by the first procedure that needs it."""
 
-    def __init__(self, prefix: str, *, lists_in_order: bool, local: bool, probe_first: bool) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        *,
+        lists_in_order: bool,
+        local: bool,
+        probe_first: bool,
+        renames: bool = False,
+        exact_versions: bool = False,
+    ) -> None:
         self.prefix = prefix
+        self._renames = renames
+        self._exact_versions = exact_versions
         self.keeper = Keeper()
         self._lists_in_order = lists_in_order
         self._local = local
@@ -69,7 +80,14 @@ class BucketApi:
         if self._probe_first:
             yield from probe(self.prefix)
         holder: str = yield NewId()
-        return OpenBucket(self.prefix, holder, lists_in_order=self._lists_in_order, local=self._local)
+        return OpenBucket(
+            self.prefix,
+            holder,
+            lists_in_order=self._lists_in_order,
+            local=self._local,
+            renames=self._renames,
+            exact_versions=self._exact_versions,
+        )
 
     def queues(self) -> Procedure[list[str]]:
         return (yield from list_queues((yield from self.open())))

@@ -50,8 +50,8 @@ SECRETS_SECONDS = 30.0
 log = logging.getLogger("bucketmq")
 
 Environment = Callable[[str], str | None]
-Wrap = Callable[[Piece, ObjectEvent], Any]
-"""Makes what a watcher's handler is given."""
+Wrap = Callable[[Callable[[Any], Any], ObjectEvent, int], Any]
+"""Makes what a watcher's handler is given, of the handler, the event and the number of the attempt."""
 
 
 class Counts:
@@ -94,6 +94,8 @@ class RuleRun:
         self.work: Work | None = None
         self.control: Callable[[Message, Piece], Procedure[object]] | None = None
         """What to do with a message to this rule that is no event (see `procedures.gather`)."""
+        self.act: Callable[[Parcel], Procedure[None]] | None = None
+        """What to do with an event instead of calling the handler with it (see `procedures.gather`)."""
         self._secrets: tuple[Secrets, float] | None = None
 
     @property
@@ -213,14 +215,14 @@ def _examine(run: RuleRun, piece: Piece, event: ObjectEvent) -> Procedure[object
     if not (yield from matches(run.bucket, run.filter, event, body_bytes_max=policy.body_bytes_max)):
         return outcomes.Done()
     if policy.gone != "deliver" and event.kind in ("created", "changed", "moved"):
-        found = yield from _look_at(run.bucket, event.key)
+        found = yield from look_at(run.bucket, event.key)
         if isinstance(found, Missing) or (event.version is not None and plain_version(found.version) != event.version):
             state = "gone" if isinstance(found, Missing) else "in another version"
             return outcomes.Done() if policy.gone == "drop" else outcomes.Bury(f"{event.key!r} is {state} by now")
     return None
 
 
-def _look_at(bucket: OpenBucket, key: str) -> Procedure[Found | Missing]:
+def look_at(bucket: OpenBucket, key: str) -> Procedure[Found | Missing]:
     """The object's state; missing too if it has a key that no object of ours can have."""
     try:
         return (yield from look(full_key(bucket, key)))
@@ -235,7 +237,7 @@ def matches(bucket: OpenBucket, chosen: filters.Filter, event: ObjectEvent, *, b
     body: Any = UNFETCHED
     while decision not in (Decision.MATCH, Decision.NO_MATCH):
         if decision is Decision.NEEDS_ATTRIBUTES:
-            found = yield from _look_at(bucket, event.key)
+            found = yield from look_at(bucket, event.key)
             known = Known()
             if isinstance(found, Found):
                 attributes = found.attributes
@@ -245,19 +247,19 @@ def matches(bucket: OpenBucket, chosen: filters.Filter, event: ObjectEvent, *, b
                     size_bytes=found.size_bytes,
                 )
         else:
-            body = yield from _json_body(bucket, event, body_bytes_max)
+            body = yield from json_body(bucket, event, body_bytes_max)
         decision = chosen.decide(event, known, body)
     return decision is Decision.MATCH
 
 
-def _json_body(bucket: OpenBucket, event: ObjectEvent, bytes_max: int) -> Procedure[Any]:
+def json_body(bucket: OpenBucket, event: ObjectEvent, bytes_max: int) -> Procedure[Any]:
     """The object's JSON, or `NO_JSON` if it is gone, too large or something else. One GET, after a HEAD if the event
     does not tell the size."""
     if event.kind == "deleted":
         return NO_JSON
     size = event.size_bytes
     if size is None:
-        found = yield from _look_at(bucket, event.key)
+        found = yield from look_at(bucket, event.key)
         size = bytes_max + 1 if isinstance(found, Missing) else found.size_bytes
     if size > bytes_max:
         return NO_JSON
@@ -281,7 +283,7 @@ def _send(run: RuleRun, parcels: list[Parcel]) -> Procedure[None]:
             yield from _to_queue(run, name, parcels)
         case ToWatcher():
             for parcel in parcels:
-                yield from _to_handler(run, parcel)
+                yield from (run.act(parcel) if run.act is not None else _to_handler(run, parcel))
         case _:
             assert_never(run.rule.to)
 
@@ -500,10 +502,13 @@ def _to_handler(run: RuleRun, parcel: Parcel) -> Procedure[None]:
     if is_bookkeeping(parcel.event.key):
         parcel.outcome = outcomes.Done()
         return
+    change = run.wrap(run.handler, parcel.event, parcel.piece.attempt)
     try:
-        outcome = yield Call(run.handler, run.wrap(parcel.piece, parcel.event))
+        outcome = yield Call(run.handler, change)
     except (Exception, SystemExit) as error:
-        outcome = outcomes.Retry(failure_text(error))
+        # Moved, deleted or changed between our look and the handler's: a newer event tells of it, this one is over.
+        over = run.rule.policy.gone == "drop" and getattr(change, "is_over", False)
+        outcome = outcomes.Done() if over else outcomes.Retry(failure_text(error))
     yield from settle_outcome(run, parcel, outcome, (yield Now()) - began)
 
 

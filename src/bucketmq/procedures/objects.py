@@ -105,6 +105,8 @@ class Read(msgspec.Struct, frozen=True):
     stored_at: float
     content_type: str
     metadata: dict[str, str]
+    hops: int = 0
+    """In how many hops of a chain of events it was written, as its writer stamped it."""
 
 
 def check_object_key(key: str) -> str:
@@ -134,7 +136,9 @@ def read_object(bucket: OpenBucket, key: str) -> Procedure[Read]:
         raise NotFound(f"there is no object {key!r}; it may have been moved or deleted since")
     kept = {name: value for name, value in found.attributes.metadata.items() if name not in OWN_METADATA}
     version = plain_version(found.version)
-    return Read(key, found.body, version, found.stored_at, found.attributes.content_type, kept)
+    hops = found.attributes.metadata.get(HOPS, "0")
+    count = int(hops) if hops.isascii() and hops.isdigit() and len(hops) < 6 else 0
+    return Read(key, found.body, version, found.stored_at, found.attributes.content_type, kept, count)
 
 
 def put(

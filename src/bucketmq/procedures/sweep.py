@@ -2,8 +2,8 @@
 
 It goes through the keys in ranges, one chunk of the inventory at a time, so memory is bounded by a chunk however many
 keys there are. For each range: list it, compare, **report, then** replace the chunk in the manifest. Whoever dies in
-between leaves the old chunk in place, and the next sweep finds the same differences and reports them under the same ids,
-which collapse in the log. A range in which nothing changed costs its listing and one GET.
+between leaves the old chunk in place, and the next sweep finds the same differences and reports them under the same
+ids, which collapse in the log. A range in which nothing changed costs its listing and one GET.
 
 Several sweepers do not disturb each other: a range is replaced in the manifest only where the chunks that were compared
 are still the ones it names. The manifest remembers how far a sweep came, so that another goes on from there.
@@ -53,6 +53,15 @@ class Swept(msgspec.Struct):
         self.created += sum(event.kind == "created" for event in events)
         self.changed += sum(event.kind == "changed" for event in events)
         self.deleted += sum(event.kind == "deleted" for event in events)
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """A range of keys, from behind `position` to `end`: the chunk's items, and what is there now."""
+
+    position: str
+    end: str
+    before: list[Item]
+    after: list[Item]
 
 
 class _Superseded(Exception):
@@ -123,7 +132,7 @@ def _sweep_range(
     chunk = _chunk_at(manifest, position)
     before = (yield from _items(keys, name, chunk)) if chunk is not None else []
     upto = chunk.upto if chunk is not None else ""
-    after, reached = yield from _list(bucket, manifest.prefix, position, upto)
+    after, reached = yield from list_items(bucket, manifest.prefix, position, upto)
     end = upto if reached is None else reached
     in_range = [item for item in before if position < item.key and (not end or item.key <= end)]
     events = list(differences(in_range, after, exact=bucket.exact_versions))
@@ -136,7 +145,7 @@ def _sweep_range(
         else:
             yield from report(bucket, (yield from _dated(events)))
             done.count(events)
-        manifest = yield from _replace(keys, name, manifest, chunk, before, (position, end, after))
+        manifest = yield from _replace(keys, name, manifest, chunk, _Seen(position, end, before, after))
     return (end or None), manifest
 
 
@@ -158,7 +167,7 @@ def _items(keys: EventKeys, name: str, chunk: Chunk) -> Procedure[list[Item]]:
     return decode_items(found.body, key)
 
 
-def _list(bucket: OpenBucket, prefix: str, position: str, upto: str) -> Procedure[tuple[list[Item], str | None]]:
+def list_items(bucket: OpenBucket, prefix: str, position: str, upto: str) -> Procedure[tuple[list[Item], str | None]]:
     """The objects behind `position` and up to `upto`, and how far the listing came if it was cut short."""
     root = join(bucket.prefix, "") + ("/" if bucket.prefix else "")
     folder = root + prefix
@@ -194,11 +203,10 @@ def _replace(
     name: str,
     manifest: Manifest,
     chunk: Chunk | None,
-    before: list[Item],
-    seen: tuple[str, str, list[Item]],
+    seen: _Seen,
 ) -> Procedure[Manifest]:
     """Put what was seen in the place of the chunk it was compared with, the rest of which stays."""
-    position, end, after = seen
+    position, end, before, after = seen.position, seen.end, seen.before, seen.after
     upto = chunk.upto if chunk is not None else ""
     low = [item for item in before if item.key <= position] if position else []
     high = [item for item in before if item.key > end] if end else []

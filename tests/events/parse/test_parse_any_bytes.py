@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,16 +15,109 @@ from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent, seconds_of
 from bucketmq.events.parse import EVENTS_MAX, SOURCES, Parsed, parse
 
-NAMES = """Records events message messages result body data data_base64 attributes eventType eventName eventTime time
-    eventSource s3 object bucket name key size eTag versionId sequencer userMetadata metadata tags val action detail
-    detail-type source aws.s3 specversion id type subject Type TopicArn Message SubscribeURL Event event_type old_entry
-    new_entry new_parent_path chunks fid extended mtime mtime_ns is_directory objectId objectGeneration bucketId
-    overwrittenByGeneration validationCode sourceUrl url bucketmq kind at from_key""".split()
-TEXTS = """ObjectCreated:Put s3:ObjectRemoved:Delete ObjectAcl:Put OBJECT_CREATED_PUT OBJECT_FINALIZE aws:s3 ceph:s3 /
-    2026-03-04T10:30:00Z 0001-01-01T00:00:00+14:00 9999-12-31T23:59:60Z Microsoft.Storage.BlobCreated aws.s3 %FF a+b Nw==
-    Microsoft.Storage.BlobRenamed Microsoft.EventGrid.SubscriptionValidationEvent Notification SubscriptionConfirmation
-    /blobServices/default/containers/c/blobs/k /buckets/b/k /buckets/b create rename Object com.amazonaws.s3.x 1772620200
-    google.cloud.storage.object.v1.deleted bucketmq.object.created PutObject https://[ 00A8 1.0 x""".split()
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+
+NAMES = [
+    "Records",
+    "events",
+    "message",
+    "messages",
+    "result",
+    "body",
+    "data",
+    "data_base64",
+    "attributes",
+    "eventType",
+    "eventName",
+    "eventTime",
+    "time",
+    "eventSource",
+    "s3",
+    "object",
+    "bucket",
+    "name",
+    "key",
+    "size",
+    "eTag",
+    "versionId",
+    "sequencer",
+    "userMetadata",
+    "metadata",
+    "tags",
+    "val",
+    "action",
+    "detail",
+    "detail-type",
+    "source",
+    "aws.s3",
+    "specversion",
+    "id",
+    "type",
+    "subject",
+    "Type",
+    "TopicArn",
+    "Message",
+    "SubscribeURL",
+    "Event",
+    "event_type",
+    "old_entry",
+    "new_entry",
+    "new_parent_path",
+    "chunks",
+    "fid",
+    "extended",
+    "mtime",
+    "mtime_ns",
+    "is_directory",
+    "objectId",
+    "objectGeneration",
+    "bucketId",
+    "overwrittenByGeneration",
+    "validationCode",
+    "sourceUrl",
+    "url",
+    "bucketmq",
+    "kind",
+    "at",
+    "from_key",
+]
+TEXTS = [
+    "ObjectCreated:Put",
+    "s3:ObjectRemoved:Delete",
+    "ObjectAcl:Put",
+    "OBJECT_CREATED_PUT",
+    "OBJECT_FINALIZE",
+    "aws:s3",
+    "ceph:s3",
+    "/",
+    "2026-03-04T10:30:00Z",
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:60Z",
+    "Microsoft.Storage.BlobCreated",
+    "aws.s3",
+    "%FF",
+    "a+b",
+    "Nw==",
+    "Microsoft.Storage.BlobRenamed",
+    "Microsoft.EventGrid.SubscriptionValidationEvent",
+    "Notification",
+    "SubscriptionConfirmation",
+    "/blobServices/default/containers/c/blobs/k",
+    "/buckets/b/k",
+    "/buckets/b",
+    "create",
+    "rename",
+    "Object",
+    "com.amazonaws.s3.x",
+    "1772620200",
+    "google.cloud.storage.object.v1.deleted",
+    "bucketmq.object.created",
+    "PutObject",
+    "https://[",
+    "00A8",
+    "1.0",
+    "x",
+]
 
 texts = st.sampled_from(TEXTS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 leaves = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | texts
@@ -66,6 +160,29 @@ def test_any_json_is_events_or_invalid(source: str, headers: dict[str, str], val
     body = json.dumps(value).encode()
     with contextlib.suppress(Invalid):
         check(parse(source, headers, body, own=own, received_at="2026-03-04T11:00:00.000000Z"))
+
+
+REAL = {str(path.relative_to(FIXTURES)): json.loads(path.read_text()) for path in sorted(FIXTURES.rglob("*.json"))}
+
+
+def with_one_thing_changed(value: object, draw: st.DataObject, other: object) -> object:
+    """`value` with `other` in the place of something in it."""
+    if isinstance(value, dict | list) and value and draw.draw(st.integers(0, 5)):
+        places = sorted(value) if isinstance(value, dict) else range(len(value))
+        place = draw.draw(st.sampled_from(places))
+        copy = value.copy()
+        copy[place] = with_one_thing_changed(value[place], draw, other)
+        return copy
+    return other
+
+
+@given(st.sampled_from(sorted(REAL)), st.data(), values)
+def test_a_real_body_with_one_thing_changed_is_events_or_invalid(name: str, draw: st.DataObject, other: object) -> None:
+    source = name.split("/", maxsplit=1)[0].split("-", maxsplit=1)[0].removesuffix(".json")
+    body = json.dumps(with_one_thing_changed(REAL[name], draw, other)).encode()
+    for each in (source, "auto"):
+        with contextlib.suppress(Invalid):
+            check(parse(each, {}, body, own=True, received_at="2026-03-04T11:00:00.000000Z"))
 
 
 @pytest.mark.parametrize("source", SOURCES)

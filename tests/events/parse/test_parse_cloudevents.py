@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 
 from bucketmq.errors import Invalid
 from bucketmq.events.event import KINDS, LINEAGE_MAX, ObjectEvent, Order, time_text
+from bucketmq.events.formats import encode
 from bucketmq.events.parse import parse
+from bucketmq.events.rule import Format
 
 Payload = Callable[[str], bytes]
 
+FORMATS: tuple[Format, ...] = ("tigris", "s3", "cloudevents")
 STRUCTURED = {"content-type": "application/cloudevents+json; charset=utf-8"}
 BATCH = {"content-type": "application/cloudevents-batch+json"}
 
@@ -84,6 +87,13 @@ def test_our_own_events_in_other_formats_come_back_only_for_who_believes_them(gi
     for source, body in (("tigris", tigris), ("s3", s3), ("auto", tigris), ("auto", s3)):
         assert parse(source, {}, body, own=True).events == tuple(given_events)
         assert parse(source, {}, body).events == ()
+
+
+@given(st.sampled_from(FORMATS), st.lists(events, max_size=4))
+def test_what_we_send_we_can_read(format_: Format, given_events: list[ObjectEvent]) -> None:
+    body, content_type = encode(format_, given_events)
+    for source in (format_, "auto"):
+        assert parse(source, {"content-type": content_type}, body, own=True).events == tuple(given_events)
 
 
 def test_an_event_of_ours_that_is_not_whole_is_read_as_what_it_comes_in(payload: Payload) -> None:

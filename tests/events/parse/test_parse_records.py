@@ -37,12 +37,11 @@ def test_an_empty_batch_says_nothing_and_is_fine() -> None:
 def test_a_bad_item_loses_no_good_one(payload: Payload) -> None:
     batch = json.loads(payload("tigris"))
     good = batch["events"][0]
-    batch["events"] = [
-        good, 7, {**good, "object": None}, {**good, "object": {}}, {**good, "eventTime": "soon"}, {**good, "bucket": "b"}
-    ]  # fmt: skip
+    bad = [7, {**good, "object": None}, {**good, "object": {}}, {**good, "eventTime": "soon"}]
+    batch["events"] = [good, *bad, {**good, "bucket": "b"}]
     parsed = parse("tigris", {}, json.dumps(batch).encode())
     assert [event.bucket for event in parsed.events] == ["moonlit-press", "b"]
-    assert [(bad.index, bad.reason) for bad in parsed.bad] == [
+    assert [(each.index, each.reason) for each in parsed.bad] == [
         (1, "is not a JSON object"), (2, "has no object object"), (3, "has no key"), (4, "tells no time")
     ]  # fmt: skip
 

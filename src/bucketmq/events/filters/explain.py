@@ -34,6 +34,8 @@ Outcome = Literal["true", "false", "unknown", "unfetched"]
 _KEY = Field("key")
 _BODY_BYTES_MAX = 1 << 20
 _VALUE_CHARS_MAX = 200
+_NUMBER_BITS_MAX = 4096
+"""Longer ones are not written out: Python refuses to from some length on."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -174,5 +176,7 @@ def _shown(value: Any) -> str:
             return f"(a list of {len(value)})"
         case str():
             return clip(value_text(value[:_VALUE_CHARS_MAX]), _VALUE_CHARS_MAX)
+        case int() if value.bit_length() > _NUMBER_BITS_MAX:
+            return "(a very long number)"
         case _:
             return clip(value_text(value), _VALUE_CHARS_MAX)

@@ -18,9 +18,12 @@ from bucketmq.procedures.requests import (
     Delete,
     Get,
     List,
+    Look,
     NewId,
     Now,
     Pause,
+    Remove,
+    Rename,
     Replace,
     Spawn,
     StoreRequest,
@@ -30,7 +33,7 @@ from bucketmq.procedures.requests import (
 from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.world import World
 
-_STORE = frozenset({Get, Create, Replace, Delete, List})
+_STORE = frozenset({Get, Create, Replace, Delete, List, Look, Remove, Rename})
 
 PREEMPTED = 0.05
 """How often a procedure that asks for the time is kept waiting: other threads of its process run in between."""

@@ -1,0 +1,27 @@
+"""A poster that is made when it is first needed, so that whoever sends no webhooks needs no HTTP client."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from bucketmq.procedures.requests import Answer, NoAnswer, Post
+
+if TYPE_CHECKING:
+    from bucketmq.notify.http import Poster
+
+
+class LazyPoster:
+    """Called with a request, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._poster: Poster | None = None
+
+    def __call__(self, request: Post) -> Answer | NoAnswer:
+        with self._lock:
+            if self._poster is None:
+                from bucketmq.notify.http import Poster
+
+                self._poster = Poster()
+        return self._poster.post(request)

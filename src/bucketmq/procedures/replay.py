@@ -1,0 +1,210 @@
+"""Trying a filter, and sending events again: to one rule, under the same ids, at a bounded rate, unseen by others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bucketmq.bucket.port import Found
+from bucketmq.errors import Invalid
+from bucketmq.events import filters
+from bucketmq.events.event import KINDS, ObjectEvent, event_id, seconds_of, time_text
+from bucketmq.events.filters import NO_JSON, Decision, Filter, Known, Why
+from bucketmq.events.inventory import there
+from bucketmq.events.rule import Rule
+from bucketmq.procedures.append import read_segment, trim_mark
+from bucketmq.procedures.deliver import json_body, look_at, matches
+from bucketmq.procedures.events import REPLAY_HEADER, events_queue, report
+from bucketmq.procedures.opened import OpenBucket
+from bucketmq.procedures.reading import lines_of
+from bucketmq.procedures.requests import NewId, Now, Pause, Procedure
+from bucketmq.procedures.subscription import position_of_time
+from bucketmq.procedures.sweep import check_sweep_prefix, list_items
+
+RATE_PER_SECOND = 1_000.0
+BATCH = 500
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What a replay sent."""
+
+    id: str
+    events: int
+    looked_at: int
+
+
+class Tested(msgspec.Struct, frozen=True):
+    """What a filter says to one key, and why."""
+
+    matches: bool
+    exists: bool
+    event: ObjectEvent
+    why: tuple[Why, ...]
+
+
+class Matching(msgspec.Struct, frozen=True):
+    """What of the live bucket a filter matches."""
+
+    keys: tuple[str, ...]
+    matched: int
+    looked_at: int
+    more: bool
+    """Whether the listing was cut short."""
+
+
+def replay(
+    bucket: OpenBucket,
+    rule: Rule,
+    *,
+    prefix: str | None = None,
+    since: float | None = None,
+    until: float | None = None,
+    rate_per_second: float = RATE_PER_SECOND,
+    dry_run: bool = False,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Procedure[Replayed]:
+    """Give a rule events again: those of the log from `since` to `until`, or one for each object under `prefix`."""
+    if (prefix is None) == (since is None and until is None):
+        raise Invalid("replay either a prefix (what is there now) or a time span (what happened then)")
+    if not 0 < rate_per_second <= 1_000_000:
+        raise Invalid(f"rate_per_second must be more than 0, at most 1000000, not {rate_per_second}")
+    pace = _Pace(bucket, rule, rate_per_second, (yield NewId()), dry_run=dry_run, progress=progress)
+    if prefix is not None:
+        yield from _objects(bucket, rule, prefix, pace)
+    else:
+        yield from _log(bucket, rule, since or 0.0, until, pace)
+    yield from pace.flush()
+    return Replayed(pace.name, pace.sent, pace.looked_at)
+
+
+def replay_existing(bucket: OpenBucket, rule: Rule, prefix: str) -> Procedure[Replayed]:
+    """One event for each object that is there already: a rule that begins with what exists."""
+    return (yield from replay(bucket, rule, prefix=prefix, rate_per_second=1_000_000))
+
+
+class _Pace:
+    """Sends what is gathered, no faster than asked."""
+
+    def __init__(
+        self,
+        bucket: OpenBucket,
+        rule: Rule,
+        rate: float,
+        name: str,
+        *,
+        dry_run: bool,
+        progress: Callable[[int], None],
+    ) -> None:
+        self.bucket = bucket
+        self.rule = rule
+        self.rate = rate
+        self.name = name
+        self.dry_run = dry_run
+        self.progress = progress
+        self.chosen = filters.parse(rule.filter)
+        self.sent = 0
+        self.looked_at = 0
+        self._waiting: list[ObjectEvent] = []
+        self._next_at = 0.0
+
+    def offer(self, event: ObjectEvent) -> Procedure[None]:
+        """Take the event if the rule may want it; what the object itself decides is seen when it is delivered."""
+        self.looked_at += 1
+        if self.chosen.decide(event) is Decision.NO_MATCH:
+            return
+        self._waiting.append(event)
+        if len(self._waiting) >= max(1, min(BATCH, int(self.rate))):
+            yield from self.flush()
+
+    def flush(self) -> Procedure[None]:
+        events, self._waiting = self._waiting, []
+        if not events:
+            return
+        if not self.dry_run:
+            now: float = yield Now()
+            if now < self._next_at:
+                yield Pause(self._next_at - now)
+            self._next_at = max(now, self._next_at) + len(events) / self.rate
+            yield from report(self.bucket, events, to=self.rule.subscription, headers={REPLAY_HEADER: self.name})
+        self.sent += len(events)
+        self.progress(self.sent)
+
+
+def _objects(bucket: OpenBucket, rule: Rule, prefix: str, pace: _Pace) -> Procedure[None]:
+    check_sweep_prefix(prefix)
+    position: str | None = ""
+    while position is not None:
+        items, position = yield from list_items(bucket, prefix, position, "")
+        for item in items:
+            yield from pace.offer(there(item, exact=bucket.exact_versions))
+
+
+def _log(bucket: OpenBucket, rule: Rule, since: float, until: float | None, pace: _Pace) -> Procedure[None]:
+    queue = yield from events_queue(bucket)
+    now: float = yield Now()
+    end = now if until is None else until
+    seen: set[str] = set()
+    for shard in range(queue.settings.shards):
+        log = queue.log(shard)
+        _, base = yield from position_of_time(queue, log, since)
+        base = max(base, (yield from trim_mark(log)))
+        while (segment := (yield from read_segment(queue, log, base))) is not None:
+            messages = yield from lines_of(queue, log, segment)
+            for line in messages:
+                event = line.event
+                if event is None or line.to is not None or event.id in seen:
+                    continue
+                if since <= seconds_of(event.at) <= end:
+                    seen.add(event.id)
+                    yield from pace.offer(event)
+            base = segment.end
+            if segment.messages(segment.base, segment.base + 1)[0].at > time_text(now):
+                break  # what we send ourselves does not count
+
+
+def test_key(bucket: OpenBucket, chosen: Filter, key: str, kind: str, body_bytes_max: int) -> Procedure[Tested]:
+    """What the filter says to a key as it is in the bucket now; a key that is not there is judged by its name alone."""
+    if kind not in KINDS:
+        raise Invalid(f"a kind is one of {', '.join(KINDS)}, not {kind!r}")
+    found = yield from look_at(bucket, key)
+    now: float = yield Now()
+    stored_at = found.stored_at if isinstance(found, Found) else now
+    event = ObjectEvent(
+        id=event_id("test", "", key),
+        kind=kind,
+        key=key,
+        at=time_text(stored_at),
+        source="sweep",
+        size_bytes=found.size_bytes if isinstance(found, Found) else None,
+        version=found.version if isinstance(found, Found) else None,
+    )
+    known = Known()
+    if isinstance(found, Found):
+        attributes = found.attributes
+        known = Known(
+            content_type=attributes.content_type or None, metadata=attributes.metadata, size_bytes=found.size_bytes
+        )
+    body = NO_JSON if not chosen.needs.body else (yield from json_body(bucket, event, body_bytes_max))
+    decision = chosen.decide(event, known, body)
+    reasons = filters.why(chosen, event, known, body)
+    return Tested(decision is Decision.MATCH, isinstance(found, Found), event, reasons)
+
+
+def matching(bucket: OpenBucket, chosen: Filter, prefix: str, limit: int) -> Procedure[Matching]:
+    """A dry run over what is there: which objects the filter matches. LISTs, and what the filter needs of each."""
+    check_sweep_prefix(prefix)
+    keys: list[str] = []
+    matched = looked_at = 0
+    position: str | None = ""
+    while position is not None:
+        items, position = yield from list_items(bucket, prefix, position, "")
+        for item in items:
+            looked_at += 1
+            event = there(item, exact=bucket.exact_versions)
+            if (yield from matches(bucket, chosen, event, body_bytes_max=1 << 20)):
+                matched += 1
+                keys.append(item.key)
+                if len(keys) >= limit:
+                    return Matching(tuple(keys), matched, looked_at, more=True)
+    return Matching(tuple(keys), matched, looked_at, more=False)

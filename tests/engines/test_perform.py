@@ -1,0 +1,74 @@
+"""What every engine does with a request: the store's verb, counted and priced; HTTP requests where there is a way."""
+
+from __future__ import annotations
+
+import pytest
+
+from bucketmq.bucket.memory import MemoryStore
+from bucketmq.bucket.port import Attributes, Found, Missing, Object, Refused, Removed, Version, Written
+from bucketmq.engines.meter import Requests
+from bucketmq.engines.perform import Hands
+from bucketmq.errors import Unsupported
+from bucketmq.pricing import cost
+from bucketmq.procedures.requests import Answer, Create, Get, Look, NoAnswer, Post, Remove, Rename, Replace
+
+MARKS = Attributes("text/plain", {"name": "value"})
+POST = Post("https://example.com/hook", {}, b"{}", 5.0)
+
+
+def version_of(hands: Hands, key: str) -> Version:
+    found = hands.store.look(key)
+    assert isinstance(found, Found)
+    return found.version
+
+
+def test_attributes_reach_the_store_and_come_back() -> None:
+    hands = Hands(MemoryStore())
+    hands.perform(Create("a", b"1", MARKS))
+    found = hands.perform(Get("a"))
+    assert isinstance(found, Object)
+    assert found.attributes == MARKS
+    assert isinstance(hands.perform(Replace("a", b"2", found.version, Attributes("text/html"))), Written)
+    looked = hands.perform(Look("a"))
+    assert isinstance(looked, Found)
+    assert (looked.size_bytes, looked.attributes) == (1, Attributes("text/html"))
+
+
+def test_every_verb_is_counted_and_refused_removes_are_no_refused_writes() -> None:
+    hands = Hands(MemoryStore())
+    hands.perform(Create("a", b"12345"))
+    assert hands.perform(Create("a", b"1")) == Refused()
+    hands.perform(Look("a"))
+    assert hands.perform(Look("b")) == Missing()
+    assert hands.perform(Remove("a", Version("stale"))) == Refused()
+    assert hands.perform(Rename("a", "b", Version("stale"))) == Refused()
+    assert hands.perform(Rename("a", "b", version_of(hands, "a"))) == Removed()
+    assert hands.perform(Remove("b", version_of(hands, "b"))) == Removed()
+
+    counted = hands.meter.read()
+    assert counted == Requests(
+        create=2, look=2, remove=2, rename=2, missing=1, refused=2, removes_refused=1, bytes_out=6
+    )
+    assert (counted.writes, counted.reads) == (4, 2)
+
+
+def test_a_look_costs_what_a_get_does_a_rename_what_a_write_does_and_a_remove_nothing() -> None:
+    assert cost(Requests(look=1000), "s3") == cost(Requests(get=1000), "s3") > 0
+    assert cost(Requests(rename=1000), "s3") == cost(Requests(create=1000), "s3") > 0
+    assert cost(Requests(remove=1000, removes_refused=1000), "tigris") == 0
+
+
+def test_a_post_goes_the_way_that_was_given() -> None:
+    asked: list[Post] = []
+
+    def post(request: Post) -> Answer | NoAnswer:
+        asked.append(request)
+        return Answer(204, {}, b"", 0.1)
+
+    assert Hands(MemoryStore(), post).send(POST) == Answer(204, {}, b"", 0.1)
+    assert asked == [POST]
+
+
+def test_a_post_without_a_way_is_unsupported() -> None:
+    with pytest.raises(Unsupported, match="notifier"):
+        Hands(MemoryStore()).send(POST)

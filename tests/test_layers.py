@@ -11,24 +11,43 @@ import bucketmq
 
 SOURCE = Path(bucketmq.__file__).parent
 
-PURE = {"errors", "outcomes", "queue", "log"}
+PURE = {"errors", "outcomes", "queue", "log", "events"}
 BELOW_FACADES = PURE | {"engines", "procedures", "bucket.urls"}
+FACADES = BELOW_FACADES | {
+    "",
+    "aio",
+    "aio_events",
+    "bucket",
+    "changes",
+    "client",
+    "client_events",
+    "deliveries",
+    "notify",
+    "rulebook",
+}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "outcomes": set(),
     "queue": {"errors", "outcomes", "queue"},
     "log": {"errors", "outcomes", "queue", "log"},
+    "events": {"errors", "queue.settings", "log.layout", "events"},
     "bucket": {"errors", "bucket"},
     "procedures": PURE | {"procedures", "bucket.port"},
     "engines": {"errors", "procedures", "engines", "bucket.port"},
+    "notify": {"errors", "events", "notify", "procedures.requests"},
     "deliveries": BELOW_FACADES,
-    "client": BELOW_FACADES | {"deliveries"},
-    "aio": BELOW_FACADES | {"deliveries"},
+    "changes": BELOW_FACADES,
+    "rulebook": BELOW_FACADES,
+    "client_events": BELOW_FACADES | {"bucket.port", "changes", "rulebook"},
+    "aio_events": BELOW_FACADES | {"bucket.port", "changes", "rulebook"},
+    "client": BELOW_FACADES | {"deliveries", "client_events", "notify.lazy"},
+    "aio": BELOW_FACADES | {"deliveries", "aio_events", "notify.lazy"},
+    "server": FACADES | {"server"},
     "pricing": {"errors", "engines"},
-    "": BELOW_FACADES | {"deliveries", "client", "aio"},  # bucketmq/__init__.py: the public names
-    "testing": BELOW_FACADES | {"", "bucket", "deliveries", "client", "aio", "pricing", "testing"},
-    "cli": BELOW_FACADES | {"", "bucket", "deliveries", "client", "aio", "pricing", "testing", "cli"},
+    "": BELOW_FACADES | {"deliveries", "changes", "client", "aio"},  # bucketmq/__init__.py: the public names
+    "testing": FACADES | {"pricing", "server", "testing"},
+    "cli": FACADES | {"pricing", "server", "testing", "cli"},
 }
 """Part -> what it may import. A part is a package or a module right below `bucketmq`; "" is the package itself."""
 

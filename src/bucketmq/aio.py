@@ -44,7 +44,8 @@ def connect(url: str, *, probe: bool = True, **options: Any) -> Bucket:
     the store's own tools.
     """
     store, prefix = open_store(url, **options)
-    return Bucket(Asynchronous(Hands(store, post=LazyPoster())), prefix, probe=probe)
+    poster = LazyPoster()
+    return Bucket(Asynchronous(Hands(store, poster, poster.close)), prefix, probe=probe)
 
 
 class Bucket(EventBus):

@@ -42,7 +42,8 @@ def connect(url: str, *, probe: bool = True, **options: Any) -> Bucket:
     requests, none with `probe=False`. Credentials come from the environment, as for the store's own tools.
     """
     store, prefix = open_store(url, **options)
-    bucket = Bucket(Blocking(Hands(store, post=LazyPoster())), prefix, probe=probe)
+    poster = LazyPoster()
+    bucket = Bucket(Blocking(Hands(store, poster, poster.close)), prefix, probe=probe)
     bucket.open()
     return bucket
 

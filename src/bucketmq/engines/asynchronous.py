@@ -142,7 +142,7 @@ class Asynchronous:
 
     async def close(self, seconds: float = 10.0) -> None:
         """Wait for what still runs; whoever spawned it has told it to end."""
-        self.hands.closed = True
+        self.hands.close()
         others = self._tasks - {asyncio.current_task()}
         if others:
             await asyncio.wait(others, timeout=seconds)

@@ -118,7 +118,7 @@ class Blocking:
 
     def close(self, seconds: float = 10.0) -> None:
         """Wait for spawned procedures to end; whoever spawned them has told them to."""
-        self.hands.closed = True
+        self.hands.close()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(seconds)

@@ -43,12 +43,18 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 class Hands:
     """What every engine needs to do what procedures ask: a store, its clock, a meter, and chance.
 
-    `post` makes HTTP requests to other people's addresses, for those who deliver events.
+    `post` makes HTTP requests to other people's addresses, for those who deliver events; `close_post` ends it.
     """
 
-    def __init__(self, store: Store, post: Callable[[Post], Answer | NoAnswer] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        post: Callable[[Post], Answer | NoAnswer] | None = None,
+        close_post: Callable[[], None] = lambda: None,
+    ) -> None:
         self.store = store
         self.post = post
+        self._close_post = close_post
         self.meter = Meter()
         self.clock = StoreClock(precision_seconds=0.0 if store.local else HTTP_DATE_SECONDS)
         self._random = random.SystemRandom()
@@ -67,6 +73,11 @@ class Hands:
             raise Invalid("this bucket was closed; call connect() again")
         if not self.is_own_process:
             raise Invalid("this bucket was opened before a fork; call connect() again in the child process")
+
+    def close(self) -> None:
+        """Nothing more is asked from now on."""
+        self.closed = True
+        self._close_post()
 
     def new_id(self) -> str:
         """80 bits of chance as 16 characters."""

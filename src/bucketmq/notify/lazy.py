@@ -25,3 +25,10 @@ class LazyPoster:
 
                 self._poster = Poster()
         return self._poster.post(request)
+
+    def close(self) -> None:
+        """Close the connections that are kept, if there are any."""
+        with self._lock:
+            poster, self._poster = self._poster, None
+        if poster is not None:
+            poster.close()

@@ -118,17 +118,17 @@ def begin_run(run: RuleRun, keeper: Keeper, *, stop_when_empty: bool = False) ->
         sub.desk(shard).choice = run.choice  # a desk may be left from an earlier run in this process
     keeper.watch(sub)
     policy, batch = run.rule.policy, batch_of(run.rule)
-    prefetch = 1 if policy.ordered and batch == 1 else PREFETCH
     run.work = Work(
         sub,
         keeper,
         lambda pieces: handle(run, pieces),
         _as_they_are,
         concurrency=policy.concurrency,
-        prefetch=min(PREFETCH_MAX, max(1, prefetch * policy.concurrency * batch)),
+        prefetch=min(PREFETCH_MAX, PREFETCH * policy.concurrency * batch),
         lease_seconds=LEASE_SECONDS,
         stop_when_empty=stop_when_empty,
         batch=batch,
+        trims=False,
     )
     return run.work
 

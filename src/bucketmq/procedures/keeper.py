@@ -40,6 +40,10 @@ class Keeper:
         """Hand in this subscription's settlements when they have waited long enough."""
         self._subscriptions.setdefault(subscription, None)
 
+    def forget(self, subscription: OpenSubscription) -> None:
+        """Stop looking after it: it has handed in everything and is not used again."""
+        self._subscriptions.pop(subscription, None)
+
     def subscriptions(self) -> list[OpenSubscription]:
         return list(self._subscriptions)
 
@@ -71,6 +75,8 @@ def tick(keeper: Keeper) -> Procedure[None]:
         if subscription.spare and now - subscription.received_at > LINGER_SECONDS:
             give_back(subscription)
         pending = any(desk.settlements or desk.dirty for desk in list(subscription.desks.values()))
+        if subscription not in keeper._subscriptions:
+            continue
         if not pending:
             keeper._subscriptions[subscription] = None
         elif since is None:

@@ -16,8 +16,10 @@ from bucketmq.procedures.deliver import Environment, RuleRun, begin_run
 from bucketmq.procedures.keeper import Keeper
 from bucketmq.procedures.objects import recover
 from bucketmq.procedures.opened import OpenBucket
+from bucketmq.procedures.queues import DELIVERIES, EVENTS, open_queue
 from bucketmq.procedures.requests import Latch, Now, Procedure, Spawn, Wait
 from bucketmq.procedures.rules import Kept, list_rules, tidy_rules
+from bucketmq.procedures.trim import trim_all
 from bucketmq.procedures.work import work
 
 RULES_SECONDS = 5.0
@@ -26,6 +28,8 @@ RULES_SECONDS_LOCAL = 1.0
 
 NOTES_SECONDS = 30.0
 TIDY_SECONDS = 300.0
+"""How often the queues of the bus are trimmed and what removed rules left is cleared away."""
+
 FAULT_SECONDS = 5.0
 
 log = logging.getLogger("bucketmq")
@@ -100,7 +104,7 @@ def notify(notifier: Notifier) -> Procedure[None]:
                     yield from recover(bucket)
                     notes_at = now + NOTES_SECONDS
                 if now >= tidy_at:
-                    yield from tidy_rules(bucket)
+                    yield from _tidy(bucket)
                     tidy_at = now + TIDY_SECONDS
             except BucketMQError as error:
                 log.warning("action=notifier_failed kind=%s %s", error.kind, error)
@@ -134,18 +138,26 @@ def _keep_up(notifier: Notifier, rules: dict[str, Kept]) -> Procedure[None]:
         running = Running(run, kept.version)
         yield from begin_run(run, notifier.keeper, stop_when_empty=notifier.stop_when_empty)
         notifier.running[name] = running
-        yield Spawn(_run(running), f"rule-{name}")
+        yield Spawn(_run(notifier, running), f"rule-{name}")
+
+
+def _tidy(bucket: OpenBucket) -> Procedure[None]:
+    yield from tidy_rules(bucket)
+    for name in (EVENTS, DELIVERIES):
+        yield from trim_all((yield from open_queue(bucket, name, {})))
 
 
 def _runs(rule: Rule) -> bool:
     return rule.paused is None and rule.removed_at is None
 
 
-def _run(running: Running) -> Procedure[None]:
+def _run(notifier: Notifier, running: Running) -> Procedure[None]:
     assert running.run.work is not None
     try:
         yield from work(running.run.work)
     except BucketMQError as error:
         log.warning("action=rule_failed rule=%s kind=%s %s", running.run.rule.name, error.kind, error)
+    else:
+        notifier.keeper.forget(running.run.work.subscription)
     finally:
         running.ended.open()

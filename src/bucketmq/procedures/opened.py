@@ -59,6 +59,8 @@ class ShardLog:
         self.tail_at = 0.0
         """When it was last certain that nothing was there, nor behind it, on the store's clock."""
         self.lane: Lane[Parcel] = Lane(_parcels_that_fit)
+        self.missing = -1, 0.0
+        """A base at which a reader found nothing, and when: rules of one process spare each other the question."""
         self.hint_version: Version | None = None
         """The mark of the hint, if this process wrote it last."""
         self.since_hint = 0

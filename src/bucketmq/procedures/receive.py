@@ -50,6 +50,9 @@ SEGMENTS_PER_CLAIM = 32
 """A claim looks at no more segments than this, so many tiny ones make it hand out fewer messages, not wait longer."""
 
 CLAIM_ROUNDS = 8
+MISSING_SECONDS = 1.0
+"""How long the rules of one process believe that the log ends where one of them found its end."""
+
 HEAD_SECONDS = 5.0
 """An idle process reads a head again after this long, to see leases that others let expire."""
 
@@ -293,12 +296,23 @@ def _known(desk: Desk, head: Head, limit: int) -> Procedure[tuple[Known, ...]]:
         if known and not desk.queue.bucket.local:
             yield from _read_guessed(desk, guessed_bases(base, end, known[-1].count, at_once))
             at_once *= 2
+        if desk.choice is not None and (yield from _just_missing(desk, base)):
+            break
         segment = yield from read_segment(desk.queue, desk.log, base)
         if segment is None:
+            desk.log.missing = base, (yield Now())
             break
         known.append((yield from _describe(desk, segment)))
         base = segment.end
     return tuple(known)
+
+
+def _just_missing(desk: Desk, base: int) -> Procedure[bool]:
+    """Whether another rule of this process has just found that nothing is there, and nobody here has sent since."""
+    missing, at = desk.log.missing
+    if missing != base or desk.queue.bucket.local or (desk.log.tail is not None and desk.log.tail > base):
+        return False
+    return (yield Now()) - at < MISSING_SECONDS
 
 
 def guessed_bases(base: int, end: int, count: int, most: int) -> tuple[int, ...]:

@@ -56,6 +56,7 @@ class Work:
         lease_seconds: float,
         stop_when_empty: bool,
         batch: int = 1,
+        trims: bool = True,
     ) -> None:
         if concurrency < 1 or prefetch < 1:
             raise Invalid(f"concurrency and prefetch must be at least 1, not {concurrency} and {prefetch}")
@@ -66,6 +67,8 @@ class Work:
         self.wrap = wrap
         self.batch = batch
         """How many pieces are handled together, at most."""
+        self.trims = trims
+        """Whether it trims the queue now and then; among many workers of one process one is enough."""
         self.concurrency = concurrency
         self.prefetch = prefetch
         self.lease_seconds = lease_seconds
@@ -146,7 +149,7 @@ def _fetch(state: Work) -> Procedure[None]:
 
 def _maybe_trim(state: Work, trim_at: float) -> Procedure[float]:
     now: float = yield Now()
-    if now < trim_at:
+    if now < trim_at or not state.trims:
         return trim_at
     try:
         yield from trim_all(state.subscription.queue)

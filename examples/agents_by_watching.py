@@ -55,11 +55,10 @@ with bucketmq.connect("moderation") as bucket:
 
     for prefix in ("pending/", "approved/", "flagged/"):
         print(prefix, list(bucket.rules.matching("", prefix).keys))
-    event = next(each.body for each in bucket.queue("events").tail(1) if each.body["key"].startswith(("app", "fla")))
-    print("the last move came in hop", event["hops"], "from", event["from_key"].split("/")[0])
+    print("flagged in hop", bucket.get("flagged/2.json").hops, "of a chain of writes")
 
 # Output:
 # pending/ []
 # approved/ ['approved/1.json', 'approved/3.json']
 # flagged/ ['flagged/2.json']
-# the last move came in hop 2 from pending
+# flagged in hop 2 of a chain of writes

@@ -312,7 +312,8 @@ def _just_missing(desk: Desk, base: int) -> Procedure[bool]:
     missing, at = desk.log.missing
     if missing != base or desk.queue.bucket.local or (desk.log.tail is not None and desk.log.tail > base):
         return False
-    return (yield Now()) - at < MISSING_SECONDS
+    now: float = yield Now()
+    return now - at < MISSING_SECONDS
 
 
 def guessed_bases(base: int, end: int, count: int, most: int) -> tuple[int, ...]:

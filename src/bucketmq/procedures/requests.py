@@ -85,8 +85,8 @@ class Post(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the other side answered. Header names are lower case. The body is cut: a 2xx's at 64 KiB, because it may name
-    the events that failed; any other at 1 KiB."""
+    """What the other side answered. Header names are lower case. The body is cut: a 2xx's at 64 KiB, because it may
+    name the events that failed; any other at 1 KiB."""
 
     status: int
     headers: dict[str, str]

@@ -21,7 +21,7 @@ from bucketmq.procedures.notifier import Notifier
 from bucketmq.procedures.objects import Read, Recovered, Stored
 from bucketmq.procedures.replay import Matching, Replayed, Tested
 from bucketmq.procedures.sweep import Progress, Swept
-from bucketmq.rulebook import Handler, Watchers, environment, is_async, make_rule, make_secrets
+from bucketmq.rulebook import Handler, Watchers, environment, ignore, is_async, make_rule, make_secrets
 
 
 class EventBus:
@@ -83,7 +83,7 @@ class EventBus:
         *,
         baseline: bool = False,
         name: str | None = None,
-        progress: Progress = lambda _: None,
+        progress: Progress = ignore,
     ) -> Swept:
         """List, compare with the inventory, report what is new, changed or gone since the last sweep.
 
@@ -134,7 +134,7 @@ class EventBus:
         *names: str,
         stop_when_empty: bool = False,
         signals: bool = True,
-        started: Callable[[Notifier], None] = lambda _: None,
+        started: Callable[[Notifier], None] = ignore,
     ) -> None:
         """Run the handlers until SIGTERM or SIGINT, or until there is nothing more to do now."""
         chosen = self.watchers.chosen(names or None)

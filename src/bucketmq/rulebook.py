@@ -177,5 +177,9 @@ def is_async(handler: Callable[[Any], Any]) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
+def ignore(_: object) -> None:
+    """For callers who do not want to be told of progress."""
+
+
 def environment(name: str) -> str | None:
     return os.environ.get(name)

@@ -18,6 +18,7 @@ class Code(enum.IntEnum):
     EMPTY = 3
     CONTENDED = 4
     UNAVAILABLE = 5
+    INCOMPLETE = 6
     INTERRUPTED = 130
 
 
@@ -26,8 +27,9 @@ MEANINGS = {
     Code.ERROR: "it failed; standard error says why",
     Code.USAGE: "the command is wrong as written",
     Code.EMPTY: "there was nothing to receive, or nothing matched",
-    Code.CONTENDED: "the lease is lost, or too many others write at once",
+    Code.CONTENDED: "the lease is lost, something else is there by now, or too many others write at once",
     Code.UNAVAILABLE: "the store did not answer; try again later",
+    Code.INCOMPLETE: "an audit found changes that were missed",
     Code.INTERRUPTED: "interrupted with Ctrl-C",
 }
 
@@ -45,7 +47,12 @@ def code_of(error: BucketMQError) -> Code:
 
 
 def tell(kind: str, message: str, *, as_json: bool) -> None:
-    """Print an error. Always one line, whatever the message holds."""
-    text = " ".join(message.split())
+    """Print an error. Always one line, whatever the message holds, unless it points at a place in a text."""
+    text = message if _points(message) else " ".join(message.split())
     line = json.dumps({"error": {"kind": kind, "message": text}}) if as_json else f"error ({kind}): {text}"
     sys.stderr.write(line + "\n")
+
+
+def _points(message: str) -> bool:
+    """Whether the message has a caret under a place, as complaints about filters do: it must stay where it is."""
+    return any(line.strip() == "^" for line in message.splitlines())

@@ -84,7 +84,7 @@ def tail(
         positions, last = _begin(found, begin, limit)
         show = wants_json(context, as_json)
         count = 0
-        for message in _last(_read(found, positions), last):
+        for message in _last(read_to_end(found, positions), last):
             _print(message, show)
             count += 1
         flush()
@@ -99,16 +99,16 @@ def _begin(queue: Queue, begin: str | None, limit: int) -> tuple[dict[int, int],
     """Where to read from, and how many of what is read to show (None: all)."""
     match begin:
         case None:
-            return queue._engine.run(_back(queue, limit)), limit
+            return queue._engine.run(back(queue, limit)), limit
         case "earliest":
-            return queue._engine.run(_back(queue, None)), None
+            return queue._engine.run(back(queue, None)), None
         case "latest":
             return queue.tails(), None
         case _:
             raise Invalid(f"--from is earliest or latest, not {begin!r}")
 
 
-def _back(queue: Queue, count: int | None) -> Procedure[dict[int, int]]:
+def back(queue: Queue, count: int | None) -> Procedure[dict[int, int]]:
     """For each shard the base of the segment `count` messages before its end, or of the oldest one that is kept."""
     opened = yield from queue._api.open()
     tails = yield from queue._api.tails()
@@ -123,7 +123,7 @@ def _back(queue: Queue, count: int | None) -> Procedure[dict[int, int]]:
     return positions
 
 
-def _read(queue: Queue, positions: dict[int, int]) -> Iterator[PeekedMessage]:
+def read_to_end(queue: Queue, positions: dict[int, int]) -> Iterator[PeekedMessage]:
     """Everything from `positions` to the end."""
     while True:
         before = dict(positions)
@@ -140,7 +140,7 @@ def _last(messages: Iterator[PeekedMessage], count: int | None) -> Iterable[Peek
 
 def _follow(queue: Queue, positions: dict[int, int], as_json: bool, *, local: bool) -> None:
     while True:
-        for message in _read(queue, positions):
+        for message in read_to_end(queue, positions):
             _print(message, as_json)
         flush()
         time.sleep(POLL_SECONDS_LOCAL if local else POLL_SECONDS)

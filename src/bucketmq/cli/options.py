@@ -17,7 +17,7 @@ PROBE_VARIABLE = "BUCKETMQ_PROBE"
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url", metavar="URL", help=f"The bucket, like file:///tmp/inbox or s3://name/prefix. [env: {URL_VARIABLE}]"
+        "--url", metavar="URL", help=f"The bucket, like file:///tmp/inbox or s3://name/prefix (env: {URL_VARIABLE})."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON value a line on standard output.")]

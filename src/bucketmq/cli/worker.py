@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import msgspec
@@ -49,7 +50,7 @@ def worker(
     retry. SIGTERM and Ctrl-C finish what is in hand and give the rest back.
     """
     prices_of(provider)
-    _log_to_stderr()
+    log_to_stderr()
     function = load(handler)
     options: dict[str, Any] = {"concurrency": concurrency, "lease_seconds": lease, "stop_when_empty": stop_when_empty}
     tally = Tally()
@@ -69,7 +70,7 @@ def worker(
     _report(tally, requests, provider, as_json=wants_json(context, as_json))
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
 
 
@@ -78,15 +79,7 @@ def load(name: str) -> Callable[[Any], Any]:
     module_name, colon, path = name.partition(":")
     if not module_name or not colon or not path:
         raise Invalid(f"{name!r} is not module:function, like tasks:handle")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise
-        raise Invalid(f"there is no module {module_name!r} here or in the Python path") from error
+    found: Any = import_here(module_name)
     try:
         found = functools.reduce(getattr, path.split("."), found)
     except AttributeError:
@@ -95,6 +88,19 @@ def load(name: str) -> Callable[[Any], Any]:
         raise Invalid(f"{name} is not a function but {type(found).__name__}")
     function: Callable[[Any], Any] = found
     return function
+
+
+def import_here(module_name: str) -> ModuleType:
+    """A module by its name, also one in the current folder."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name + ".").startswith(error.name + "."):
+            raise
+        raise Invalid(f"there is no module {module_name!r} here or in the Python path") from error
 
 
 def _run_decorated(queue: Any, function: Callable[[Any], Any], options: dict[str, Any]) -> Requests:

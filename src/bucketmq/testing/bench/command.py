@@ -13,7 +13,18 @@ from pathlib import Path
 import msgspec
 
 from bucketmq.errors import BucketMQError
-from bucketmq.testing.bench import contention, depth, plot, sizes, throughput, upkeep
+from bucketmq.testing.bench import (
+    contention,
+    depth,
+    matching,
+    plot,
+    reception,
+    sizes,
+    sweeping,
+    throughput,
+    upkeep,
+    webhooks,
+)
 from bucketmq.testing.bench.machine import this_machine
 from bucketmq.testing.bench.results import Measurement, Report, with_ratios
 from bucketmq.testing.bench.sizes import Sizes
@@ -34,6 +45,10 @@ SCENARIOS: dict[str, tuple[Scenario, str]] = {
     "tail": (upkeep.cold_tail, "a cold first send and stats on very many one-message segments"),
     "memory": (upkeep.memory, "a worker's memory by depth"),
     "idle": (upkeep.idle, "requests of a waiting worker"),
+    "receiver": (reception.received, "notifications received and persisted, many callers at a time"),
+    "webhooks": (webhooks.to_an_endpoint, "events delivered to an endpoint, beside the HTTP client alone"),
+    "sweep": (sweeping.on_both, "the sweep beside the bare listing, on a folder and on SeaweedFS"),
+    "rules": (matching.many_rules, "a hundred rules: deciding, and passing over what they do not want"),
 }
 
 OUTPUT = Path("bench-results")
@@ -45,7 +60,7 @@ def run(args: list[str]) -> int:
     try:
         if options.plot is not None:
             plot.check()
-        report = measure(chosen, sizes.ALL["quick" if options.quick else options.size])
+        report = measure(chosen, _amounts(options))
         _save_json(report, options.json or _default_file(report))
         if options.plot is not None:
             plot.save(report, options.plot)
@@ -55,6 +70,15 @@ def run(args: list[str]) -> int:
         return 2
     show(report, sys.stdout)
     return 1 if report.broken else 0
+
+
+def _amounts(options: argparse.Namespace) -> Sizes:
+    amounts = sizes.ALL["quick" if options.quick else options.size]
+    if options.keys is not None:
+        amounts = msgspec.structs.replace(amounts, sweep_keys=tuple(options.keys))
+    if options.keys_remote is not None:
+        amounts = msgspec.structs.replace(amounts, sweep_keys_remote=tuple(options.keys_remote))
+    return amounts
 
 
 def measure(chosen: list[str], amounts: Sizes) -> Report:
@@ -104,6 +128,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", choices=list(sizes.ALL), default="full", help=argparse.SUPPRESS)
     parser.add_argument(
         "--only", action="append", choices=list(SCENARIOS), metavar="NAME", help="this scenario; may be repeated"
+    )
+    parser.add_argument("--keys", nargs="*", type=int, metavar="N", help="sweep so many keys in a folder instead")
+    parser.add_argument(
+        "--keys-remote", nargs="*", type=int, metavar="N", help="the same on SeaweedFS; none: not there"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help=f"results as JSON (default: a new file in {OUTPUT}/)")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="a picture of the comparison by depth")

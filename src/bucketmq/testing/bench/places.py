@@ -60,6 +60,12 @@ def over_async(store: Store) -> aio.Bucket:
     return aio.Bucket(Asynchronous(Hands(store)), "", probe=False)
 
 
+def asked(bucket: Bucket) -> int:
+    """How many requests to the store a bucket has made."""
+    made = bucket.requests
+    return made.reads + made.writes + made.list + made.delete + made.remove
+
+
 def settle_disk() -> None:
     """Let the disk finish what an earlier measurement left behind."""
     os.sync()

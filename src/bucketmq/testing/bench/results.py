@@ -15,9 +15,12 @@ PEER = "single-json"
 """One state object, read, changed and replaced with a condition: the public pattern."""
 PEER_REMEMBERS = "single-json, remembering"
 """The same, but what was written last is not read again: better than what is published."""
+BARE = "bare"
+"""The part that nobody can do without, done alone: the listing without a comparison, the request without a queue. A
+ratio to it is below one, and says how much of the speed that is possible is left."""
 
-
-MORE_IS_BETTER = frozenset({"messages/s", "share"})
+PEERS = frozenset({PEER, PEER_REMEMBERS, BARE})
+MORE_IS_BETTER = frozenset({"messages/s", "events/s", "keys/s", "share"})
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -99,8 +102,9 @@ def measured(
 
 
 def with_ratios(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Our measurements with how many times they are better than the published peer's at the same place."""
-    peers = {_place(each): each.value for each in measurements if each.subject == PEER}
+    """Our measurements with how many times they are better than the peer's at the same place: the published one, or
+    the bare thing."""
+    peers = {_place(each): each.value for each in measurements if each.subject in (PEER, BARE)}
     found = []
     for each in measurements:
         peer = peers.get(_place(each))

@@ -32,6 +32,18 @@ class Sizes(msgspec.Struct, frozen=True):
     memory_depths: tuple[int, ...]
     memory_batches: int
     idle_seconds: float
+    notifications: int
+    """Received one by one; ten times as many events come in batches."""
+    callers: int
+    """Who hand them over at the same time."""
+    webhooks: int
+    """Requests with one event each; five times as many events travel in batches."""
+    sweep_keys: tuple[int, ...]
+    sweep_keys_remote: tuple[int, ...]
+    """The same on SeaweedFS, where filling takes some milliseconds for each key."""
+    rules: int
+    rules_events: int
+    """In the log that so many rules read."""
 
 
 TINY = Sizes(
@@ -53,6 +65,13 @@ TINY = Sizes(
     memory_depths=(1_000, 5_000),
     memory_batches=5,
     idle_seconds=0.5,
+    notifications=40,
+    callers=4,
+    webhooks=30,
+    sweep_keys=(300,),
+    sweep_keys_remote=(300,),
+    rules=10,
+    rules_events=200,
 )
 
 QUICK = Sizes(
@@ -74,6 +93,13 @@ QUICK = Sizes(
     memory_depths=(1_000, 200_000),
     memory_batches=100,
     idle_seconds=3.0,
+    notifications=2_000,
+    callers=64,
+    webhooks=1_000,
+    sweep_keys=(20_000,),
+    sweep_keys_remote=(5_000,),
+    rules=100,
+    rules_events=2_000,
 )
 
 FULL = Sizes(
@@ -95,6 +121,13 @@ FULL = Sizes(
     memory_depths=(1_000, 1_000_000),
     memory_batches=400,
     idle_seconds=40.0,
+    notifications=20_000,
+    callers=64,
+    webhooks=5_000,
+    sweep_keys=(100_000, 1_000_000),
+    sweep_keys_remote=(100_000, 1_000_000),
+    rules=100,
+    rules_events=20_000,
 )
 
 ALL = {sizes.name: sizes for sizes in (TINY, QUICK, FULL)}

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TextIO
 
-from bucketmq.testing.bench.results import PEER, PEER_REMEMBERS, Measurement, Report, Target
+from bucketmq.testing.bench.results import PEERS, Measurement, Report, Target
 
 HEADINGS = ("what", "store", "depth", "queue", "value", "unit", "× peer", "target", "", "load")
-
-
-PEERS = (PEER, PEER_REMEMBERS)
 
 WIDTH = 160
 """Of a table that goes into a file."""

@@ -1,0 +1,65 @@
+"""The verb audit: does what a rule was told and delivered agree with what is in the bucket?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import Json, Url, open_bucket, wants_json
+from bucketmq.cli.output import emit, emit_text, plural, say, table
+from bucketmq.cli.rules_look import existing_rule
+from bucketmq.procedures.audit import LATE_SECONDS, Audited
+
+
+def audit(
+    context: typer.Context,
+    *,
+    rule: Annotated[str, typer.Option("--rule", metavar="NAME", help="The rule to audit.")],
+    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="List only below it; it ends with '/'.")] = "",
+    late: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Told later than this is late.")] = LATE_SECONDS,
+    repair: Annotated[bool, typer.Option("--repair", help="Report now what was missed.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Compare what a rule was told and delivered with a listing of the bucket.
+
+    Exit code 6 if an object that matches was missed, and not reported by --repair. Reads all of the log that is kept.
+    """
+    with open_bucket(context, url, probe=repair) as bucket:
+        existing_rule(bucket, rule)
+        found = bucket.audit(rule, prefix=prefix, late_seconds=late, repair=repair)
+    if wants_json(context, as_json):
+        emit({**msgspec.to_builtins(found), "complete": found.complete})
+    else:
+        _show(found, late)
+    if not found.complete:
+        say(f"{plural(found.missed, 'object')} missed; report them now: bucketmq audit --rule {rule} --repair")
+        raise typer.Exit(Code.INCOMPLETE)
+
+
+def _show(found: Audited, late_seconds: float) -> None:
+    table(
+        ("rule " + found.rule, "#count", ""),
+        [
+            ("events", f"{found.events:,}", "in the log, for this rule"),
+            ("matched", f"{found.matched:,}", "by what they tell themselves"),
+            ("delivered", f"{found.delivered:,}", "settled: delivered, dropped by policy, or dead"),
+            ("waiting", f"{found.waiting:,}", "not settled yet"),
+            ("dead", f"{found.dead:,}", "dead letters"),
+            ("duplicates", f"{found.duplicates:,}", "told again, passed over"),
+            ("late", f"{found.late:,}", f"told more than {late_seconds:g} s after the change"),
+            ("repaired", f"{found.repaired:,}", "told by a sweep alone"),
+            ("attempts", f"{found.attempts:,}", f"in the journal; {found.failed_attempts:,} failed"),
+            ("redelivered", f"{found.redelivered:,}", "delivered more than once"),
+            ("objects", f"{found.objects:,}", "in the bucket that match"),
+            ("missed", f"{found.missed:,}", "of these, no event tells"),
+            ("reported", f"{found.reported:,}", "of the missed, reported by this audit"),
+        ],
+    )
+    for key in found.missed_keys:
+        emit_text(f"missed  {key}")
+    if found.missed > len(found.missed_keys):
+        say(f"and {found.missed - len(found.missed_keys):,} more")

@@ -82,7 +82,7 @@ class Window:
         last = self._newest.get(event.key)
         stale = last is not None and newer(last, event) is True
         if last is None or newer(event, last) is not False:
-            self._newest[event.key] = event
+            self._newest[event.key] = msgspec.structs.replace(event, metadata=None, tags=None, lineage=())
             self._newest.move_to_end(event.key)
         self.high = offset + 1
         verdict = Verdict(duplicate, stale) if duplicate or stale else FRESH

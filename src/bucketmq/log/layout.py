@@ -39,7 +39,7 @@ class EventKeys(msgspec.Struct, frozen=True):
 
     def gathering(self, rule: str, name: str) -> str:
         """What a fan-in has gathered of one set."""
-        return f"{self.rules}sets/{rule}/{name}.json"
+        return join(self.prefix, "inventory", "sets", rule, f"{name}.json")
 
     @property
     def notes(self) -> str:

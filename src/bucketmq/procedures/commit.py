@@ -117,6 +117,8 @@ class Desk:
         self.looked, self.looked_commits, self.looked_at = -1, 0, 0.0
         """The head's version when we last looked whether others are at it, our own commits by then, and when."""
         self.rest_until = 0.0
+        self.passing_since: float | None = None
+        """Since when messages that nobody wants have waited to be passed over."""
         self.began_moves = False
         """Whether a commit of ours listed messages to be moved that nobody has begun to move."""
         self.lane: Lane[Ask] = Lane(len)

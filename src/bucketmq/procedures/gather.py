@@ -46,7 +46,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Gathering(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """`rules/sets/<rule>/<name>.json`: what has come of one set."""
+    """`inventory/sets/<rule>/<name>.json`: what has come of one set."""
 
     values: dict[str, str] = {}
     """The values of the placeholders."""

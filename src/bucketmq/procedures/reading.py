@@ -85,11 +85,13 @@ def lines_of(queue: OpenQueue, log: ShardLog, segment: Segment) -> Procedure[lis
     return found
 
 
-def judged(queue: OpenQueue, log: ShardLog, segment: Segment, *, events_max: int = EVENTS_MAX) -> Procedure[Window]:
+def judged(
+    queue: OpenQueue, log: ShardLog, segment: Segment, *, own: Window | None = None, events_max: int = EVENTS_MAX
+) -> Procedure[Window]:
     """A window that has judged the whole segment. Reads the log before it, as far back as a reader looks, if nobody in
     this process has."""
     memory = memory_of(queue, log.shard)
-    window = memory.window_for(segment.base)
+    window = own if own is not None and own.low <= segment.base <= own.high else memory.window_for(segment.base)
     if window is None:
         _, base = yield from position_of_offset(queue, log, max(0, segment.base - events_max))
         low = yield from trim_mark(log)
@@ -124,6 +126,7 @@ class RuleChoice:
         self.rule = rule
         self.filter = chosen
         self.passed_over = 0
+        self._windows: dict[int, Window] = {}
         self._known: OrderedDict[tuple[int, int], frozenset[int]] = OrderedDict()
 
     @property
@@ -134,7 +137,9 @@ class RuleChoice:
         place = desk.shard, segment.base
         found = self._known.get(place)
         if found is None:
-            window = yield from judged(desk.queue, desk.log, segment)
+            own = self._windows.get(desk.shard)
+            window = yield from judged(desk.queue, desk.log, segment, own=own)
+            self._windows[desk.shard] = window  # held on to: a rule that lags does not read back again and again
             lines = yield from lines_of(desk.queue, desk.log, segment)
             found = frozenset(
                 offset

@@ -50,6 +50,10 @@ SEGMENTS_PER_CLAIM = 32
 """A claim looks at no more segments than this, so many tiny ones make it hand out fewer messages, not wait longer."""
 
 CLAIM_ROUNDS = 8
+PASS_SEGMENTS = 16
+PASS_SECONDS = 60.0
+"""A rule that wants nothing of what comes moves its head on after so many segments, or so long."""
+
 MISSING_SECONDS = 1.0
 """How long the rules of one process believe that the log ends where one of them found its end."""
 
@@ -223,7 +227,8 @@ def claim(desk: Desk, limit: int, lease_seconds: float, *, gives_way: bool = Fal
         head = yield from recent_head(desk)
         known = yield from _known(desk, head, limit)
         now = yield Now()
-        if not known and not _something_due(head, now) and not _may_free_some(desk):
+        idle = not _something_due(head, now) and not _may_free_some(desk)
+        if idle and (not known or _may_pass_later(desk, head, known, now)):
             return Empty(next_due(head))
         ahead = _ahead(head, known, limit, many=desk.is_shared(now) and not desk.queue.bucket.local)
         command = Claim(desk.queue.holder, limit, lease_seconds, known)
@@ -241,6 +246,20 @@ def claim(desk: Desk, limit: int, lease_seconds: float, *, gives_way: bool = Fal
             case _:
                 raise AssertionError(outcome)
     return Empty(None)
+
+
+def _may_pass_later(desk: Desk, head: Head, known: tuple[Known, ...], now: float) -> bool:
+    """Whether there is nothing to do but to pass over messages that the subscription does not want, and that can wait:
+    nobody loses anything by looking at them again, and a commit for its own sake costs a PUT."""
+    if desk.choice is None or len(known) > PASS_SEGMENTS or any(wanted_of(each, head.next) for each in known):
+        desk.passing_since = None
+        return False
+    if desk.passing_since is None:
+        desk.passing_since = now
+    if now - desk.passing_since < PASS_SECONDS:
+        return True
+    desk.passing_since = None
+    return False
 
 
 def recent_head(desk: Desk) -> Procedure[Head]:
@@ -290,11 +309,11 @@ def _ahead(head: Head, known: tuple[Known, ...], limit: int, *, many: bool) -> t
 def _known(desk: Desk, head: Head, limit: int) -> Procedure[tuple[Known, ...]]:
     """Segments from the head's position on, enough for `limit` messages."""
     known: list[Known] = []
-    base, end = head.segment, head.next + limit
+    base, left = head.segment, limit
     at_once = 1
-    while base < end and len(known) < SEGMENTS_PER_CLAIM:
+    while left > 0 and len(known) < SEGMENTS_PER_CLAIM:
         if known and not desk.queue.bucket.local:
-            yield from _read_guessed(desk, guessed_bases(base, end, known[-1].count, at_once))
+            yield from _read_guessed(desk, guessed_bases(base, base + left, known[-1].count, at_once))
             at_once *= 2
         if desk.choice is not None and (yield from _just_missing(desk, base)):
             break
@@ -303,8 +322,16 @@ def _known(desk: Desk, head: Head, limit: int) -> Procedure[tuple[Known, ...]]:
             desk.log.missing = base, (yield Now())
             break
         known.append((yield from _describe(desk, segment)))
+        left -= wanted_of(known[-1], head.next)
         base = segment.end
     return tuple(known)
+
+
+def wanted_of(known: Known, start: int) -> int:
+    """How many messages of a segment, from `start` on, the subscription wants."""
+    first = max(known.base, start)
+    skipped = sum(offset >= first for offset in known.skip)
+    return max(0, known.base + known.count - first) - skipped
 
 
 def _just_missing(desk: Desk, base: int) -> Procedure[bool]:

@@ -42,6 +42,8 @@ class Kept(msgspec.Struct, frozen=True):
 
     rule: Rule
     version: Version
+    mark: str = ""
+    """What the listing said of that state."""
 
 
 def add_rule(
@@ -102,12 +104,13 @@ def list_rules(bucket: OpenBucket, known: dict[str, Kept] | None = None) -> Proc
             continue
         name = name.removesuffix(".json")
         before = (known or {}).get(name)
-        if before is not None and entry.version is not None and before.version == entry.version:
+        mark = entry.version or f"{entry.stored_at} {entry.size_bytes}"  # not every listing tells versions
+        if before is not None and before.mark == mark:
             found[name] = before
             continue
         document = yield from get_document(Rule, entry.key)
         if document is not None:
-            found[name] = Kept(document[0], document[1].version)
+            found[name] = Kept(document[0], document[1].version, mark)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from bucketmq.events.event import ObjectEvent, event_id, time_text
+from bucketmq.events.event import Kind, ObjectEvent, event_id, time_text
 
 BUCKET = "moonlit-press"
 FOLDERS = 20
@@ -18,7 +18,7 @@ def key_of(number: int) -> str:
 def event(number: int) -> ObjectEvent:
     at = time_text(BEGAN + number / 1000)
     version = f"{number:032x}"
-    kind = "deleted" if number % 10 == 9 else "created"
+    kind: Kind = "deleted" if number % 10 == 9 else "created"
     return ObjectEvent(
         id=event_id("tigris", BUCKET, key_of(number), kind, version, at),
         kind=kind,

@@ -71,7 +71,7 @@ def fill_folder(root: Path, keys: int) -> None:
         directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for number in range(start, min(keys, start + KEYS_PER_FOLDER)):
-                fd = os.open(os.path.basename(key_of(number)), os.O_WRONLY | os.O_CREAT, dir_fd=directory)
+                fd = os.open(Path(key_of(number)).name, os.O_WRONLY | os.O_CREAT, dir_fd=directory)
                 os.write(fd, _body(number))
                 os.close(fd)
         finally:
@@ -126,7 +126,8 @@ def _note(run: Run) -> str:
 
 
 def _memory_note(run: Run, listed: Run) -> str:
-    return f"at most; {run.before_bytes / MEBI:.0f} MiB before it began; the listing alone {listed.peak_bytes / MEBI:.0f} MiB"
+    before, alone_ = run.before_bytes / MEBI, listed.peak_bytes / MEBI
+    return f"at most; {before:.0f} MiB before it began; the listing alone {alone_:.0f} MiB"
 
 
 def _list(go: Go, url: str, keys: int) -> Run:

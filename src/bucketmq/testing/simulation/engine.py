@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from inspect import isgenerator
-from typing import Any
+from typing import Any, Protocol
 
 from bucketmq.bucket.port import Written
 from bucketmq.procedures.requests import (
@@ -22,6 +22,7 @@ from bucketmq.procedures.requests import (
     NewId,
     Now,
     Pause,
+    Post,
     Remove,
     Rename,
     Replace,
@@ -39,6 +40,12 @@ PREEMPTED = 0.05
 """How often a procedure that asks for the time is kept waiting: other threads of its process run in between."""
 
 Ended = Callable[[Any, BaseException | None], None]
+
+
+class Network(Protocol):
+    """Where a `Post` goes: the answer is delivered as a store's is."""
+
+    def submit(self, who: str, request: Any, deliver: Callable[[Any, BaseException | None], None]) -> None: ...
 
 
 class Task:
@@ -65,6 +72,8 @@ class Process:
         self.on_request: Callable[[Process], str | None] = lambda _: None
         """Asked at every store request whether the process dies: "before" it leaves or "after" it landed."""
         self.on_death: Callable[[Process], None] = lambda _: None
+        self.http: Network | None = None
+        """Who answers `Post`; None where nobody posts."""
         self.broken: BaseException | None = None
         """What ended a procedure that nobody waits for."""
         self._tasks: dict[Task, None] = {}
@@ -145,7 +154,11 @@ class Process:
             elif kind is NewId:
                 value = world.new_id()
             elif kind in _STORE:
-                self._ask(request, lambda answer, failed: self._resume(task, answer, failed))
+                self._ask(self.store, request, lambda answer, failed: self._resume(task, answer, failed))
+                return
+            elif kind is Post:
+                assert self.http is not None, "this process has no network"
+                self._ask(self.http, request, lambda answer, failed: self._resume(task, answer, failed))
                 return
             elif kind is Together:
                 self._together(task, request.requests)
@@ -178,7 +191,9 @@ class Process:
         elif error is not None:
             self.broken = self.broken or error
 
-    def _ask(self, request: StoreRequest, resume: Callable[[Any, BaseException | None], None]) -> None:
+    def _ask(
+        self, where: Network, request: StoreRequest | Post, resume: Callable[[Any, BaseException | None], None]
+    ) -> None:
         fate = self.on_request(self)
         if fate == "before":
             self.kill()
@@ -197,7 +212,7 @@ class Process:
                 self.skew_seconds = max(-1.0, min(1.0, self.skew_seconds))  # it has seen the store's clock now
             resume(answer, error)
 
-        self.store.submit(self.name, request, answered)
+        where.submit(self.name, request, answered)
 
     def _together(self, task: Task, requests: tuple[StoreRequest, ...]) -> None:
         replies: list[Any] = [None] * len(requests)
@@ -211,7 +226,11 @@ class Process:
                 self._resume(task, replies, None)
 
         for place, request in enumerate(requests):
-            self._ask(request, lambda answer, error, place=place: arrived(place, answer, error))  # type: ignore[misc]
+            self._ask(
+                self.store,
+                request,
+                lambda answer, error, place=place: arrived(place, answer, error),  # type: ignore[misc]
+            )
             if not self.alive:
                 return
 

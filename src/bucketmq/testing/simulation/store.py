@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from bucketmq.bucket.port import (
+    PLAIN,
     Attributes,
     Entry,
     Found,
@@ -150,6 +151,13 @@ class SimStore:
             self.world.note(who, f"{describe(request)} -> {type(answer).__name__ if answer is not None else 'ok'}")
         if deliver is not None:
             self.world.after(back, deliver, answer, None)
+
+    def overwrite(self, who: str, key: str, body: bytes, attributes: Attributes = PLAIN) -> None:
+        """A plain PUT by somebody who knows nothing of conditions, landing now."""
+        self.who = who
+        if key not in self.objects:
+            insort(self._keys, key)
+        self._put(key, body, attributes)
 
     def perform(self, request: StoreRequest) -> Object | Found | Missing | Written | Removed | Refused | Page | None:
         """Do it, now."""

@@ -1,0 +1,372 @@
+"""Verbs that look at rules and try filters: rules ls, show, test, explain, dry-run. Nothing is changed."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from bucketmq.cli.credentials import masked_secrets
+from bucketmq.cli.exits import Code
+from bucketmq.cli.look import back, read_to_end
+from bucketmq.cli.options import Json, Url, open_bucket, wants_json
+from bucketmq.cli.output import age, emit, emit_text, plural, say, table
+from bucketmq.client import Bucket
+from bucketmq.deliveries import DeadLetter
+from bucketmq.errors import Invalid, NotFound
+from bucketmq.events import filters
+from bucketmq.events.event import KINDS
+from bucketmq.events.filters import Explanation
+from bucketmq.events.rule import Destination, Rule, ToQueue, ToWatcher, Webhook
+from bucketmq.procedures.events import Attempt
+from bucketmq.procedures.queues import DELIVERIES, EVENTS
+from bucketmq.procedures.replay import Tested
+from bucketmq.procedures.stats import SubscriptionStats
+
+ATTEMPTS_SHOWN = 10
+LETTERS_SHOWN = 10
+JOURNAL_LINES = 2_000
+"""How far back in the journal `rules show` looks for attempts of the rule."""
+
+REASON_CHARACTERS = 120
+
+RuleName = Annotated[str, typer.Argument(metavar="NAME", help="The rule's name.")]
+RuleOrNot = Annotated[str | None, typer.Argument(metavar="[NAME]", help="A rule; or give --filter.")]
+FilterOption = Annotated[
+    str | None, typer.Option("--filter", metavar="FILTER", help="A filter, instead of a rule's, with or without WHERE.")
+]
+
+
+def existing_rule(bucket: Bucket, name: str) -> Rule:
+    """The rule of this name, or an error that names those there are."""
+    try:
+        return bucket.rules.get(name)
+    except NotFound:
+        names = [rule.name for rule in bucket.rules.list()]
+        close = difflib.get_close_matches(name, names, n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        there = f"there are: {', '.join(names)}" if names else "there are none; make one: bucketmq rules add"
+        raise NotFound(f"there is no rule {name!r}; {meant}{there}") from None
+
+
+def destination_text(to: Destination) -> str:
+    match to:
+        case Webhook(url=url):
+            return url
+        case ToQueue(queue=queue):
+            return f"queue:{queue}"
+        case ToWatcher():
+            return "watcher"
+
+
+def full_row(value: Any) -> Any:
+    """A value as JSON with its defaults, which the stored form leaves out."""
+    if not isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    tag = value.__struct_config__.tag
+    kind = {value.__struct_config__.tag_field: tag} if tag is not None and value.__struct_config__.tag_field else {}
+    return kind | {name: full_row(getattr(value, name)) for name in value.__struct_fields__}
+
+
+class Books:
+    """What the queue `events` says about rules: how far behind each is, and its dead letters."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+        try:
+            stats = bucket.existing_queue(EVENTS).stats()
+        except NotFound:
+            self._subscriptions: dict[str, SubscriptionStats] = {}
+            self._dead = 0
+        else:
+            self._subscriptions = {each.name: each for each in stats.subscriptions}
+            self._dead = stats.dead
+
+    def of(self, rule: Rule) -> SubscriptionStats | None:
+        return self._subscriptions.get(rule.subscription)
+
+    def waiting(self, rule: Rule) -> int:
+        """Events that the rule has not looked at, or looked at and not settled."""
+        found = self.of(rule)
+        return 0 if found is None else found.depth
+
+    def letters(self) -> list[DeadLetter]:
+        """The dead letters of all rules, oldest first."""
+        return self._bucket.existing_queue(EVENTS).dead_letters.peek(self._dead) if self._dead else []
+
+
+def letters_of(bucket: Bucket, rule: Rule) -> list[DeadLetter]:
+    return [letter for letter in Books(bucket).letters() if letter.subscription == rule.subscription]
+
+
+def ls(context: typer.Context, url: Url = None, as_json: Json = False) -> None:
+    """List the rules: what goes where, and how far each has come.
+
+    Waiting are the events of the log that a rule has yet to look at, and those it tries again.
+    """
+    with open_bucket(context, url, probe=False) as bucket:
+        rules = sorted(bucket.rules.list(), key=lambda rule: rule.name)
+        books = Books(bucket)
+        dead = Counter(letter.subscription for letter in books.letters())
+    if not rules:
+        say("there are no rules yet; make one: bucketmq rules add NAME --filter FILTER --to queue:NAME")
+        raise typer.Exit(Code.EMPTY)
+    if wants_json(context, as_json):
+        for rule in rules:
+            emit(_summary(rule, books.waiting(rule), dead[rule.subscription], books.of(rule)))
+        return
+    table(
+        ("name", "filter", "destination", "state", "#waiting", "#dead"),
+        [
+            (
+                rule.name,
+                rule.filter or "(everything)",
+                destination_text(rule.to),
+                state_text(rule),
+                f"{books.waiting(rule):,}",
+                f"{dead[rule.subscription]:,}",
+            )
+            for rule in rules
+        ],
+    )
+
+
+def state_text(rule: Rule) -> str:
+    return "active" if rule.paused is None else f"paused: {rule.paused}" if rule.paused != "paused" else "paused"
+
+
+def _summary(rule: Rule, waiting: int, dead: int, found: SubscriptionStats | None) -> dict[str, Any]:
+    return {
+        "name": rule.name,
+        "filter": rule.filter,
+        "to": destination_text(rule.to),
+        "state": "active" if rule.paused is None else "paused",
+        "paused": rule.paused,
+        "waiting": waiting,
+        "in_flight": found.in_flight if found is not None else 0,
+        "retrying": found.waiting if found is not None else 0,
+        "oldest_age_seconds": found.oldest_age_seconds if found is not None else None,
+        "dead": dead,
+    }
+
+
+def show(context: typer.Context, name: RuleName, url: Url = None, as_json: Json = False) -> None:
+    """Show all of a rule: settings, secrets (masked), dead letters, and the last attempts to deliver."""
+    with open_bucket(context, url, probe=False) as bucket:
+        rule = existing_rule(bucket, name)
+        secrets = masked_secrets(bucket.rules.secrets(name))
+        books = Books(bucket)
+        letters = [letter for letter in books.letters() if letter.subscription == rule.subscription]
+        attempts = recent_attempts(bucket, name)
+    explained = filters.explain(filters.parse(rule.filter), body_bytes_max=rule.policy.body_bytes_max)
+    summary = _summary(rule, books.waiting(rule), len(letters), books.of(rule))
+    if wants_json(context, as_json):
+        letter_rows = [event_letter_row(letter) for letter in letters[:LETTERS_SHOWN]]
+        emit(
+            {
+                **summary,
+                "rule": full_row(rule),
+                "secrets": secrets,
+                "explanation": explained,
+                "dead_letters": letter_rows,
+                "attempts": attempts,
+            }
+        )
+        return
+    _show_rule(rule, secrets, summary, explained)
+    if letters:
+        show_letters(letters[:LETTERS_SHOWN], title="dead letters")
+        say(f"see every attempt: bucketmq rules dead {name} --full; send again: bucketmq rules redrive {name}")
+    if attempts:
+        _show_attempts(attempts)
+
+
+def _show_rule(rule: Rule, secrets: dict[str, Any], summary: dict[str, Any], explained: Explanation) -> None:
+    rows: list[tuple[str, object]] = [
+        ("name", rule.name),
+        ("filter", rule.filter or "(everything)"),
+        ("key prefix", explained.prefix or "(any)"),
+        ("cost per event", explained.cost),
+        ("destination", destination_text(rule.to)),
+        ("state", state_text(rule)),
+        ("created", rule.created_at),
+        ("waiting", f"{summary['waiting']:,}"),
+        ("oldest", age(summary["oldest_age_seconds"])),
+        ("dead", f"{summary['dead']:,}"),
+    ]
+    if isinstance(rule.to, Webhook):
+        rows += [(field, _cell(value)) for field, value in full_row(rule.to).items() if field not in ("kind", "url")]
+    rows += [(f"secret: {kind}", _cell(value)) for kind, value in secrets.items()]
+    rows += [(field, _cell(value)) for field, value in full_row(rule.policy).items()]
+    rows.append(("subscription", rule.subscription))
+    table(("rule", ""), rows)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case list() | tuple():
+            return ", ".join(_cell(each) for each in value)
+        case dict():
+            return ", ".join(f"{name}={_cell(each)}" for name, each in value.items())
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
+
+
+def recent_attempts(bucket: Bucket, name: str) -> list[Attempt]:
+    """The last lines of the journal that are about this rule, oldest first."""
+    queue = bucket.existing_queue(DELIVERIES)
+    try:
+        found = list(read_to_end(queue, queue._engine.run(back(queue, JOURNAL_LINES))))
+    except NotFound:
+        return []
+    attempts = []
+    for message in found:
+        try:
+            attempt = msgspec.convert(message.body, Attempt)
+        except msgspec.ValidationError:
+            continue
+        if attempt.rule == name:
+            attempts.append(attempt)
+    return sorted(attempts, key=lambda each: each.at)[-ATTEMPTS_SHOWN:]
+
+
+def _show_attempts(attempts: list[Attempt]) -> None:
+    table(
+        ("at", "key", "#attempt", "outcome", "#status", "#seconds", "reason"),
+        [
+            (a.at, a.key, a.attempt, a.outcome, a.status, f"{a.seconds:.3f}", _first_line(a.reason, REASON_CHARACTERS))
+            for a in attempts
+        ],
+        title="last attempts",
+    )
+
+
+def _first_line(text: str, characters: int) -> str:
+    return next((line for line in text.splitlines() if line.strip()), "")[:characters]
+
+
+def event_letter_row(letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter of a rule as JSON: its event and everything that went wrong."""
+    died = letter.message.died
+    return {
+        "id": letter.id,
+        "event": letter.body,
+        "reason": letter.reason,
+        "died_at": died.at if died else None,
+        "attempts": died.attempts if died else None,
+        "failures": letter.failures,
+    }
+
+
+def show_letters(letters: list[DeadLetter], *, title: str | None = None) -> None:
+    rows = []
+    for letter in letters:
+        died = letter.message.died
+        since = (datetime.now(UTC) - datetime.fromisoformat(died.at)).total_seconds() if died else None
+        event = letter.body if isinstance(letter.body, dict) else {}
+        attempts = died.attempts if died else ""
+        rows.append(
+            (letter.id, event.get("kind"), event.get("key"), age(since), attempts, letter.reason[:REASON_CHARACTERS])
+        )
+    table(("id", "kind", "key", "died", "#attempts", "reason"), rows, title=title)
+
+
+def _filter_text(context: typer.Context, url: str | None, name: str | None, given: str | None) -> str:
+    """The filter to try: the one given, or a rule's. Only the latter needs the bucket."""
+    if (name is None) == (given is None):
+        raise Invalid("name a rule, or give --filter; one of the two")
+    if given is not None:
+        filters.parse(given)
+        return given
+    assert name is not None
+    with open_bucket(context, url, probe=False) as bucket:
+        return existing_rule(bucket, name).filter
+
+
+def test(
+    context: typer.Context,
+    name: RuleOrNot = None,
+    *,
+    key: Annotated[str, typer.Option("--key", metavar="KEY", help="The object to try; it need not be there.")],
+    text: FilterOption = None,
+    kind: Annotated[str, typer.Option(metavar="KIND", help=f"What happened: {', '.join(KINDS)}.")] = "created",
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a filter matches a key, and which condition decides.
+
+    The object is looked at as it is now. Exit code 0 if it matches, 3 if not.
+    """
+    chosen = _filter_text(context, url, name, text)
+    with open_bucket(context, url, probe=False) as bucket:
+        found = bucket.rules.test(chosen, key, kind=kind)
+    if wants_json(context, as_json):
+        emit({"filter": chosen, "key": key, **msgspec.to_builtins(found)})
+    else:
+        _show_tested(found)
+    if not found.matches:
+        raise typer.Exit(Code.EMPTY)
+
+
+def _show_tested(found: Tested) -> None:
+    emit_text("match" if found.matches else "no match")
+    if found.why:
+        table(
+            ("", "condition", "outcome", "value"),
+            [
+                ("→" if each.decides else "", each.condition, each.outcome, f"{each.field} is {each.value}")
+                for each in found.why
+            ],
+        )
+    if not found.exists:
+        say("there is no such object now; it was judged by its name alone")
+
+
+def explain(
+    context: typer.Context, name: RuleOrNot = None, text: FilterOption = None, url: Url = None, as_json: Json = False
+) -> None:
+    """Show how a filter is understood, and what deciding an event costs."""
+    chosen = _filter_text(context, url, name, text)
+    found = filters.explain(filters.parse(chosen))
+    if wants_json(context, as_json):
+        emit({"filter": chosen, **msgspec.to_builtins(found)})
+        return
+    for line in found.tree:
+        emit_text(line)
+    emit_text("")
+    emit_text(f"canonical   {found.canonical or '(everything)'}")
+    emit_text(f"key prefix  {found.prefix or '(any)'}")
+    emit_text(f"cost        {found.cost}")
+
+
+def dry_run(
+    context: typer.Context,
+    name: RuleOrNot = None,
+    *,
+    text: FilterOption = None,
+    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Look only below it; it ends with '/'.")] = "",
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Stop after so many matches.")] = 1_000,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List what of the live bucket a filter matches. Nothing is sent."""
+    chosen = _filter_text(context, url, name, text)
+    with open_bucket(context, url, probe=False) as bucket:
+        found = bucket.rules.matching(chosen, prefix, limit=limit)
+    if wants_json(context, as_json):
+        emit({"filter": chosen, **msgspec.to_builtins(found)})
+    else:
+        for key in found.keys:
+            emit_text(key)
+        sys.stdout.flush()
+        more = "; there may be more: raise --limit" if found.more else ""
+        say(f"{found.matched:,} of {plural(found.looked_at, 'object')} match{more}")
+    if not found.matched:
+        raise typer.Exit(Code.EMPTY)

@@ -1,0 +1,191 @@
+"""Verbs that deliver: rules run, replay, dead, redrive."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import Json, Url, Yes, open_bucket, wants_json
+from bucketmq.cli.output import ask, emit, emit_text, plural, say
+from bucketmq.cli.progress import Progress
+from bucketmq.cli.rules_look import RuleName, event_letter_row, existing_rule, letters_of, show_letters
+from bucketmq.cli.worker import log_to_stderr
+from bucketmq.client import Bucket
+from bucketmq.deliveries import DeadLetter
+from bucketmq.errors import Invalid
+from bucketmq.events.rule import Rule, ToWatcher
+from bucketmq.procedures.bus import start_of
+from bucketmq.procedures.notifier import Notifier
+from bucketmq.procedures.queues import EVENTS
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)\Z")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def run(
+    context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="These rules; all if left out.")] = None,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="End when nothing is left to do now.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Deliver what the rules to webhooks and queues have to deliver.
+
+    Any number of processes may run the same rules. SIGTERM and Ctrl-C finish what is in hand and give the rest back.
+    Rules that are added, changed or paused meanwhile are noticed within seconds.
+    """
+    log_to_stderr()
+    notifiers: list[Notifier] = []
+    with open_bucket(context, url) as bucket:
+        chosen = _runnable(bucket, names or [])
+        say(f"delivering {', '.join(chosen) or 'nothing yet'}{'' if once else '; stop it with Ctrl-C'}")
+        bucket.notify(only=names or None, stop_when_empty=once, started=notifiers.append)
+        counts = {each.rule.name: vars(each.counts) for notifier in notifiers for each in notifier.runs()}
+    if wants_json(context, as_json):
+        emit({"rules": counts})
+        return
+    for name, each in counts.items():
+        tried = f"{each['failed']:,} failed attempts, {each['buried']:,} dead, {each['dropped']:,} dropped"
+        say(f"{name}: {each['done']:,} delivered, {tried}")
+
+
+def _runnable(bucket: Bucket, names: list[str]) -> list[str]:
+    if not names:
+        return [rule.name for rule in bucket.rules.list() if not isinstance(rule.to, ToWatcher)]
+    for name in names:
+        if isinstance(existing_rule(bucket, name).to, ToWatcher):
+            raise Invalid(f"rule {name!r} belongs to a Python handler; run it with: bucketmq watch MODULE:BUCKET {name}")
+    return names
+
+
+def moment(text: str | None) -> float | None:
+    """A time as people say it: 2030-01-31T12:00:00Z, or 2h for two hours ago."""
+    if text is None:
+        return None
+    ago = _AGO.match(text)
+    if ago:
+        return time.time() - float(ago[1]) * _UNIT_SECONDS[ago[2]]
+    try:
+        found = start_of(text)
+    except Invalid:
+        found = text
+    if not isinstance(found, float):
+        raise Invalid(f"{text!r} is not a time; write 2030-01-31T12:00:00Z, or 30m, 2h, 7d for so long ago")
+    return found
+
+
+def replay(
+    context: typer.Context,
+    name: RuleName,
+    *,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="One event for each object below it now; '' is everything.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="What happened since then; or 2h, 7d ago.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="And until then.")] = None,
+    rate: Annotated[float, typer.Option(metavar="N", help="Events a second, at most.")] = 1_000.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Give one rule events again, under the same ids. Other rules see nothing of it."""
+    span = {"prefix": prefix, "since": moment(since), "until": moment(until)}
+    with open_bucket(context, url) as bucket, Progress(f"replaying to {name}") as progress:
+        existing_rule(bucket, name)
+        found = bucket.rules.replay(
+            name,
+            rate_per_second=rate,
+            dry_run=dry_run,
+            progress=lambda count: progress.show(f"{plural(count, 'event')} so far"),
+            **span,
+        )
+    if wants_json(context, as_json):
+        emit({"rule": name, "dry_run": dry_run, **msgspec.to_builtins(found)})
+    else:
+        verb = "would be given" if dry_run else "was given"
+        say(f"{name} {verb} {plural(found.events, 'event')} again, of {found.looked_at:,} looked at")
+    if not found.events:
+        raise typer.Exit(Code.EMPTY)
+
+
+def dead(
+    context: typer.Context,
+    name: RuleName,
+    *,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
+    full: Annotated[bool, typer.Option("--full", help="Every failed attempt, with what was answered.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List a rule's dead letters, oldest first, with what went wrong."""
+    with open_bucket(context, url, probe=False) as bucket:
+        found = letters_of(bucket, existing_rule(bucket, name))
+    if wants_json(context, as_json):
+        for letter in found[:limit]:
+            emit(event_letter_row(letter))
+    elif full:
+        for letter in found[:limit]:
+            _show_full(letter)
+    elif found:
+        show_letters(found[:limit])
+        say(f"{plural(len(found), 'dead letter')}; send them again: bucketmq rules redrive {name}")
+    if not found:
+        say(f"{name} has no dead letters")
+        raise typer.Exit(Code.EMPTY)
+
+
+def _show_full(letter: DeadLetter) -> None:
+    row = event_letter_row(letter)
+    emit_text(f"id        {letter.id}  attempts {row['attempts']}")
+    emit_text(f"died      {row['died_at']}")
+    emit_text(f"event     {msgspec.json.encode(row['event']).decode()}")
+    for failure in letter.failures:
+        emit_text(f"attempt {failure['attempt']}  {failure['at'] or ''}  {failure['holder'] or ''}".rstrip())
+        for line in failure["error"].splitlines():
+            emit_text(f"    {line}")
+    emit_text("")
+
+
+def redrive(
+    context: typer.Context,
+    name: RuleName,
+    *,
+    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; may be repeated.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many match.")] = False,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Send a rule's dead letters again, after asking. Those of other rules stay where they are."""
+    with open_bucket(context, url) as bucket:
+        rule = existing_rule(bucket, name)
+        chosen = [each for each in letters_of(bucket, rule) if ids is None or each.id in ids]
+        count = len(chosen) if limit is None else min(len(chosen), limit)
+        redriven = 0
+        if count and not dry_run:
+            if not ask(f"Send {plural(count, 'dead letter')} of rule {name} again?", yes=yes):
+                say("nothing was changed")
+                raise typer.Exit(Code.ERROR)
+            redriven = _redrive(bucket, rule, ids, limit)
+    if wants_json(context, as_json):
+        emit({"rule": name, "matched": count, "redriven": redriven})
+    elif dry_run:
+        say(f"{plural(count, 'dead letter')} would be sent again")
+    else:
+        say(f"{plural(redriven, 'dead letter')} sent again" if count else f"no dead letter of {name} matches")
+    if not count:
+        raise typer.Exit(Code.EMPTY)
+
+
+def _redrive(bucket: Bucket, rule: Rule, ids: list[str] | None, limit: int | None) -> int:
+    options: dict[str, Any] = {"ids": ids, "limit": limit}
+    letters = bucket.existing_queue(EVENTS).dead_letters
+    # By the subscription, not the name: letters of an earlier rule of this name have nobody left to go to.
+    return letters.redrive(where=lambda letter: letter.subscription == rule.subscription, **options).redriven

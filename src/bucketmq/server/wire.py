@@ -1,0 +1,114 @@
+"""Requests as ASGI hands them over: headers, a body that is read no further than it may be long, and refusals.
+
+Shared by the server and by mounted endpoints, and so without any framework. What a body means does not belong here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+JSON_TYPES = frozenset({"", "application/json", "text/json", "text/plain", "application/octet-stream"})
+"""Content types that may hold JSON: SNS says text/plain, and some senders say nothing."""
+
+
+class Refusal(Exception):
+    """An answer that is no success. `hint` says what to do about it."""
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        hint: str | None = None,
+        *,
+        headers: dict[str, str] | None = None,
+        close: bool = False,
+    ) -> None:
+        super().__init__(error)
+        self.status = status
+        self.error = error
+        self.hint = hint
+        self.headers = {**(headers or {}), **({"connection": "close"} if close else {})}
+        """`close` is for requests whose body is not read to its end: the rest must not pass for a next request."""
+
+    def body(self) -> dict[str, str | None]:
+        return {"error": self.error, "hint": self.hint}
+
+
+def header_pairs(scope: Scope) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Names in lower case; values of a name that comes more than once are joined, as HTTP says."""
+    found: dict[str, str] = {}
+    for name, value in header_pairs(scope):
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+def leaves_unread(headers: dict[str, str], bytes_max: int) -> bool:
+    """Whether an answer before the body was read should end the connection: the body may be long, or without end."""
+    return "transfer-encoding" in headers or (_length(headers) or 0) > bytes_max
+
+
+async def read_body(headers: dict[str, str], receive: Receive, *, bytes_max: int, seconds: float) -> bytes:
+    """The body. 413 as soon as it is known to be too long, 408 if it takes too long, 400 if it ends early."""
+    if (_length(headers) or 0) > bytes_max:
+        raise _too_long(bytes_max)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refusal(400, "the request ended before its body did", close=True)
+                part: bytes = message.get("body", b"")
+                size += len(part)
+                if size > bytes_max:
+                    raise _too_long(bytes_max)
+                parts.append(part)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise Refusal(408, f"the body did not arrive within {seconds:g} s", "send it again", close=True) from None
+
+
+def check_content(headers: dict[str, str]) -> None:
+    """415 for what cannot be JSON. The data of a CloudEvent in headers may be anything."""
+    encoding = headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise Refusal(415, "the body is compressed", "send it without a Content-Encoding")
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type in JSON_TYPES or (media_type.startswith("application/") and media_type.endswith("+json")):
+        return
+    if "ce-specversion" in headers and not media_type.startswith("application/cloudevents"):
+        return
+    raise Refusal(415, f"content of type {media_type[:100]!r} cannot be read", "send JSON, as application/json")
+
+
+async def answer(send: Send, status: int, body: object, headers: dict[str, str] | None = None) -> None:
+    """Send a JSON answer."""
+    data = msgspec.json.encode(body)
+    raw = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
+    raw += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": data})
+
+
+def _length(headers: dict[str, str]) -> int | None:
+    told = headers.get("content-length", "").strip()
+    return int(told) if told.isascii() and told.isdecimal() and len(told) < 20 else None
+
+
+def _too_long(bytes_max: int) -> Refusal:
+    return Refusal(413, f"the body is longer than {bytes_max:,} bytes", "send smaller batches", close=True)

@@ -1,0 +1,12 @@
+"""The simulator of the event bus: users' objects, notifications, sweeps, rules, endpoints and watchers under faults.
+
+Beside the queues' simulator and on the same world, store and processes. `run_seed(7)` runs one history.
+"""
+
+from __future__ import annotations
+
+from bucketmq.testing.simulation.bus.main import main_run, trace
+from bucketmq.testing.simulation.bus.run import Report, run_seed
+from bucketmq.testing.simulation.bus.swarm import swarm
+
+__all__ = ["Report", "main_run", "run_seed", "swarm", "trace"]

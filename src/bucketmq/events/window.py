@@ -17,6 +17,9 @@ A content hash does not tell two writes of the same bytes apart. Where it is all
 2c may take the second of two such writes within `NEAR_SECONDS` for an echo of the first, if in addition the matching
 notifications were lost crosswise. A re-run of the same notification never does, and no other case is doubtful.
 
+An echo may tell more than the first telling did: that the object was moved, say, or its metadata. So a rule passes an
+echo over only if its filter let an earlier telling through (`Verdict.of`); and a `moved` event is never an echo.
+
 How far a reader looks back is bounded by `EVENTS_MAX`; what comes later than that is delivered again.
 """
 
@@ -33,6 +36,8 @@ EVENTS_MAX = 100_000
 """How many events of a shard a reader remembers."""
 
 NEAR_SECONDS = 2.0
+TELLINGS_MAX = 4
+"""How many tellings of one state are compared with an echo."""
 
 
 class _Telling(msgspec.Struct, gc=False):
@@ -40,8 +45,9 @@ class _Telling(msgspec.Struct, gc=False):
 
     counts: dict[str, int]
     """How often, by each source."""
-    first: float
     last: float
+    events: list[ObjectEvent]
+    """The first few of them."""
     observed: float | None = None
     """When the state was stored, if somebody saw it."""
 
@@ -52,6 +58,8 @@ class Verdict(msgspec.Struct, frozen=True):
     duplicate: bool = False
     stale: bool = False
     """A newer event of the same key came before it."""
+    of: tuple[ObjectEvent, ...] = ()
+    """The tellings that it is an echo of; empty for one that was told before under the same id."""
 
 
 FRESH = Verdict()
@@ -77,15 +85,17 @@ class Window:
 
     def judge(self, offset: int, event: ObjectEvent) -> Verdict:
         """The verdict on the event at `offset`, which is the next one."""
-        duplicate = event.id in self._ids or self._is_echo(event)
+        repeated = event.id in self._ids
+        echo_of = () if repeated else self._echo_of(event)
+        duplicate = repeated or bool(echo_of)
         self._ids.setdefault(event.id, offset)
         last = self._newest.get(event.key)
         stale = last is not None and newer(last, event) is True
         if last is None or newer(event, last) is not False:
-            self._newest[event.key] = msgspec.structs.replace(event, metadata=None, tags=None, lineage=())
+            self._newest[event.key] = event
             self._newest.move_to_end(event.key)
         self.high = offset + 1
-        verdict = Verdict(duplicate, stale) if duplicate or stale else FRESH
+        verdict = Verdict(duplicate, stale, echo_of) if duplicate or stale else FRESH
         if verdict is not FRESH:
             self._verdicts[offset] = verdict
         self._forget()
@@ -100,18 +110,20 @@ class Window:
         last = self._newest.get(event.key)
         return last is not None and newer(last, event) is True
 
-    def _is_echo(self, event: ObjectEvent) -> bool:
-        """Note what was told, and say whether another source had told it."""
-        echo = False
-        for key, state, mark in _states(event):
-            telling = self._tellings.get((key, state, mark))
-            if telling is None:
-                telling = self._tellings[key, state, mark] = _Telling({}, _time(event), _time(event))
-            else:
-                echo = _echoes(telling, event, gone=state == "gone") or echo
-            _note(telling, event)
-            self._tellings.move_to_end((key, state, mark))
-        return echo
+    def _echo_of(self, event: ObjectEvent) -> tuple[ObjectEvent, ...]:
+        """Note what was told, and say by whom it had been told before."""
+        state = _state(event)
+        if state is None:
+            return ()
+        telling = self._tellings.get(state)
+        echo_of: tuple[ObjectEvent, ...] = ()
+        if telling is None:
+            telling = self._tellings[state] = _Telling({}, _time(event), [])
+        elif event.kind != "moved" and _echoes(telling, event, gone=event.kind == "deleted"):
+            echo_of = tuple(telling.events)
+        _note(telling, event)
+        self._tellings.move_to_end(state)
+        return echo_of
 
     def _forget(self) -> None:
         for memory in (self._ids, self._tellings, self._newest, self._verdicts):
@@ -122,17 +134,13 @@ class Window:
         self.low = max(self.low, self.high - self._events_max)
 
 
-def _states(event: ObjectEvent) -> list[tuple[str, str, str]]:
-    """The states of keys that an event is about. A deletion's version is left out: most sources do not tell it."""
-    match event.kind:
-        case "created" | "changed" if event.version is not None:
-            return [(event.key, "there", event.version)]
-        case "moved" if event.version is not None:
-            return [(event.key, "there", event.version)]
-        case "deleted":
-            return [(event.key, "gone", "")]
-        case _:
-            return []
+def _state(event: ObjectEvent) -> tuple[str, str, str] | None:
+    """The state of a key that an event is about. A deletion's version is left out: most sources do not tell it."""
+    if event.kind == "deleted":
+        return event.key, "gone", ""
+    if event.kind == "other" or event.version is None:
+        return None
+    return event.key, "there", event.version
 
 
 def _time(event: ObjectEvent) -> float:
@@ -168,6 +176,8 @@ def _echoes_deletion(telling: _Telling, event: ObjectEvent, at: float) -> bool:
 def _note(telling: _Telling, event: ObjectEvent) -> None:
     at = _time(event)
     telling.counts[event.source] = telling.counts.get(event.source, 0) + 1
-    telling.first, telling.last = min(telling.first, at), max(telling.last, at)
+    telling.last = max(telling.last, at)
+    if len(telling.events) < TELLINGS_MAX:
+        telling.events.append(event)
     if event.source in OBSERVED:
         telling.observed = seconds_of(event.seen_at) if event.seen_at is not None else at

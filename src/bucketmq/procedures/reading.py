@@ -157,9 +157,15 @@ class RuleChoice:
             return line.to is not None  # something else that was sent to this rule on purpose
         if line.to is not None:
             return True
-        if verdict is not FRESH and (verdict.duplicate or (verdict.stale and self.drops_stale)):
+        if verdict is not FRESH and (self._was_told(verdict) or (verdict.stale and self.drops_stale)):
             return False
         return self.filter.decide(line.event) is not Decision.NO_MATCH
+
+    def _was_told(self, verdict: Verdict) -> bool:
+        """Whether this rule was given the change before: an echo may tell more than a telling that did not match."""
+        if not verdict.duplicate:
+            return False
+        return not verdict.of or any(self.filter.decide(each) is not Decision.NO_MATCH for each in verdict.of)
 
     @property
     def drops_stale(self) -> bool:

@@ -34,6 +34,8 @@ from bucketmq.queue.message import Message
 FIRING_SECONDS = LEASE_SECONDS * 2
 FORGET_SECONDS = 7 * 86400.0
 TEMPLATES_MAX = 1_000
+EXPRESSIONS_MAX = 50
+FILTER_CHARS_MAX = 4_000
 _HOLE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -101,9 +103,13 @@ class Gather:
 
     def filter(self) -> str:
         """A filter that lets through what may belong to a set: new objects under one of the templates."""
+        kinds = "`kind` IN ('created', 'changed', 'moved')"
         expressions = sorted({_expression(template) for template in self.templates})
         keys = " OR ".join(f"`key` REGEXP {_quoted(each)}" for each in expressions)
-        return f"WHERE `kind` IN ('created', 'changed', 'moved') AND ({keys})"
+        if len(expressions) > EXPRESSIONS_MAX or len(keys) > FILTER_CHARS_MAX:
+            # Too many to spell out: what they have in common will do, `match` sees to the rest.
+            keys = f"`key` REGEXP {_quoted('^' + _escaped(_common_prefix(self.templates)))}"
+        return f"WHERE {kinds} AND ({keys})"
 
     def match(self, key: str) -> list[tuple[str, dict[str, str]]]:
         """The templates that a key fits, with the values of their placeholders."""
@@ -126,6 +132,14 @@ def _pattern(template: str) -> re.Pattern[str]:
 
 def _expression(template: str) -> str:
     return "^" + "[^/]+".join(_escaped(part) for part in _HOLE.split(template)[::2]) + "$"
+
+
+def _common_prefix(templates: Sequence[str]) -> str:
+    """What all keys of a set begin with, whatever the placeholders stand for."""
+    heads = [_HOLE.split(template)[0] for template in templates]
+    first, last = min(heads), max(heads)
+    length = next((place for place, c in enumerate(first) if place >= len(last) or c != last[place]), len(first))
+    return first[:length]
 
 
 def _escaped(text: str) -> str:

@@ -155,9 +155,7 @@ def _command_line() -> str:
         "| code | means |\n|---|---|\n"
         + "\n".join(f"| {int(code)} | {text} |" for code, text in exits.MEANINGS.items())
     )
-    for name, verb in command.commands.items():
-        if verb.hidden:
-            continue
+    for name, verb in _verbs(command):
         parts += [f"## {name}", _paragraphs(verb.help or "")]
         rows = [row for parameter in verb.params if (row := _parameter(parameter))]
         if rows:
@@ -165,6 +163,15 @@ def _command_line() -> str:
         if lines.get(name):
             parts.append("```text\n" + "\n".join(lines[name]) + "\n```")
     return "\n\n".join(parts)
+
+
+def _verbs(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The verbs as they are typed, those of groups after their group."""
+    for name, verb in command.commands.items():
+        if verb.hidden:
+            continue
+        yield path + name, verb
+        yield from _verbs(verb, f"{path}{name} ") if hasattr(verb, "commands") else ()
 
 
 def _parameter(parameter: Any) -> str:

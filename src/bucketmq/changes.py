@@ -17,7 +17,7 @@ import msgspec
 from bucketmq.errors import Contended, Invalid, NotFound
 from bucketmq.events.event import Kind, ObjectEvent
 from bucketmq.procedures.bus import BusApi
-from bucketmq.procedures.objects import Cause, Read, Stored, cause_of
+from bucketmq.procedures.objects import Cause, Read, Stored, cause_of, check_object_key
 from bucketmq.procedures.requests import Procedure
 
 Result = TypeVar("Result")
@@ -27,13 +27,17 @@ RunAsync = Callable[[Procedure[Any]], Awaitable[Any]]
 
 def encode_object(key: str, body: object, content_type: str | None) -> tuple[bytes, str]:
     """An object's bytes and content type: bytes and text as they are, anything else as JSON."""
+    check_object_key(key)
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body), content_type or mimetypes.guess_type(key)[0] or "application/octet-stream"
     if isinstance(body, str):
-        return body.encode(), content_type or mimetypes.guess_type(key)[0] or "text/plain; charset=utf-8"
+        try:
+            return body.encode(), content_type or mimetypes.guess_type(key)[0] or "text/plain; charset=utf-8"
+        except UnicodeEncodeError as error:
+            raise Invalid(f"the body of {key!r} is no text that can be written ({error}); give bytes") from None
     try:
         return msgspec.json.encode(body), content_type or "application/json"
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Invalid(f"the body of {key!r} is no JSON ({error}); give bytes, text or plain values") from None
 
 

@@ -103,11 +103,23 @@ class EventBus:
         """Compare what a rule was told and delivered with a listing of the bucket."""
         return self._engine.run(self._bus.audit(rule, prefix=prefix, late_seconds=late_seconds, repair=repair))
 
-    def notify(self, *, only: Iterable[str] | None = None, stop_when_empty: bool = False, signals: bool = True) -> None:
+    def notify(
+        self,
+        *,
+        only: Iterable[str] | None = None,
+        stop_when_empty: bool = False,
+        signals: bool = True,
+        started: Callable[[Notifier], None] = ignore,
+    ) -> None:
         """Run the rules to webhooks and queues until SIGTERM or SIGINT, or until there is nothing more to do now."""
         with StopOnSignal(active=signals) as stop:
+
+            def begun(notifier: Notifier) -> None:
+                stop.watch(notifier)
+                started(notifier)
+
             self._engine.run(
-                self._bus.notify(stop.watch, environment=environment, only=only, stop_when_empty=stop_when_empty)
+                self._bus.notify(begun, environment=environment, only=only, stop_when_empty=stop_when_empty)
             )
 
     def watch(

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
@@ -19,22 +21,36 @@ from bucketmq.pricing import PRICES, cost, dollars
 
 from .ran import Cli, Shell
 
-VERBS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
-WITHOUT_BUCKET = {"bench", "demo", "sim", "version"}
+def verbs(command: Any, path: str = "") -> Iterator[str]:
+    """Every verb as it is typed: `send`, `rules add`."""
+    for name, each in command.commands.items():
+        if hasattr(each, "commands"):
+            yield from verbs(each, f"{path}{name} ")
+        else:
+            yield path + name
+
+
+VERBS = sorted(verbs(typer.main.get_command(app)))
+
+WITHOUT_BUCKET = {"bench", "demo", "sim", "version", "watch"}
 
 
 def test_the_verbs_are_those_of_the_plan() -> None:
     planned = (
         "init send receive ack retry peek tail stats dead redrive purge shards worker doctor bench sim demo version"
     )
-    assert sorted(planned.split()) == VERBS
+    bus = "watch listen trigger sweep audit put get mv rm"
+    rules = "add ls show rm pause resume rotate test explain dry-run replay dead redrive run"
+    groups = [f"rules {verb}" for verb in rules.split()]
+    groups += [f"notifications {verb}" for verb in ("set", "show", "reset")]
+    assert sorted([*planned.split(), *bus.split(), *groups]) == VERBS
     assert sorted(EXAMPLES) == VERBS
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "bench"])
 def test_every_verb_has_help_with_examples(cli: Cli, verb: str) -> None:
-    ran = cli(verb, "--help")
+    ran = cli(*verb.split(), "--help")
     assert ran.code == 0
     assert "Examples" in ran.out
     assert "--json" in ran.out
@@ -73,8 +89,12 @@ def test_without_a_url_every_verb_says_how_to_set_one(cli: Cli, verb: str, monke
     monkeypatch.delenv("BUCKETMQ_URL")
     args = {"send": ["jobs", "1"], "shards": ["jobs", "2"], "doctor": [], "worker": ["os:getpid", "--queue", "jobs"]}
     receipt = "WyJqb2JzIiwibWFpbiIsMCwxLFswLDAsMV0sMV0"
-    args |= {"ack": [receipt], "retry": [receipt]}
-    ran = cli(verb, *args.get(verb, ["jobs"]))
+    args |= {"ack": [receipt], "retry": [receipt], "mv": ["a", "b"], "sweep": [], "audit": ["--rule", "r"]}
+    args |= {"listen": ["--forward-to", "http://localhost:9/"], "rules ls": [], "rules run": []}
+    args |= {"rules add": ["r", "--to", "queue:q"], "rules test": ["r", "--key", "k"]}
+    args |= {"notifications set": ["--url", "https://example.com/"]}
+    args |= {"notifications show": [], "notifications reset": []}
+    ran = cli(*verb.split(), *args.get(verb, ["jobs"]))
     assert ran.code == 2
     assert "export BUCKETMQ_URL=file:///" in ran.err
 
@@ -123,6 +143,11 @@ def test_the_completion_script_is_printed(shell: Shell, kind: str) -> None:
 def test_completion_completes_verbs(shell: Shell) -> None:
     ran = shell("COMP_WORDS='bucketmq re' COMP_CWORD=1 _BUCKETMQ_COMPLETE=complete_bash bucketmq")
     assert ran.out.split() == ["receive", "retry", "redrive"]
+
+
+def test_completion_completes_the_verbs_of_a_group(shell: Shell) -> None:
+    ran = shell("COMP_WORDS='bucketmq rules re' COMP_CWORD=2 _BUCKETMQ_COMPLETE=complete_bash bucketmq")
+    assert sorted(ran.out.split()) == ["redrive", "replay", "resume"]
 
 
 def test_without_the_extra_one_line_says_what_to_install() -> None:

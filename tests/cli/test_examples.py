@@ -27,16 +27,34 @@ def decorated(delivery):
     print(delivery.body)
 """
 
+AGENTS = """
+import os
+import bucketmq
+
+bucket = bucketmq.connect(os.environ["BUCKETMQ_URL"], probe=False)
+
+@bucket.watch('WHERE key REGEXP "^pending/"', start="beginning")
+def route(change):
+    change.bytes()
+"""
+
 SHOWN = [(verb, line) for verb, lines in EXAMPLES.items() if verb not in ELSEWHERE for line in lines]
 
 
 @pytest.fixture
 def prepared(bucket: Bucket, folder: Path) -> None:
-    """What the examples take for granted: a queue with messages and dead letters, and a module with handlers."""
+    """What the examples take for granted: queues and rules with messages and dead letters, modules with handlers."""
     (folder / "tasks.py").write_text(TASKS)
+    (folder / "agents.py").write_text(AGENTS)
     queue = bucket.queue("jobs")
     bury(queue, "no such user", "no network")
     queue.send_many({"n": n} for n in range(20))
+    bucket.rules.add("pending", to="queue:out", filter='WHERE key REGEXP "^pending/"', gone="bury")
+    bucket.rules.add("signed", to="https://example.com/hook", filter='key = "nothing"', sign=True)
+    bucket.rules.add("notifications", to="https://example.com/hook", filter='key = "nothing"', bearer="env:TOKEN")
+    bucket.trigger("pending/lost.json")
+    bucket.notify(only=["pending"], stop_when_empty=True)
+    bucket.put("pending/7.json", {"amount": 7})
 
 
 @pytest.mark.parametrize(("verb", "line"), SHOWN, ids=[line for _, line in SHOWN])

@@ -99,7 +99,7 @@ def _missing(block: Block) -> str:
         return ""
     if "bucketmq " in block.code and not _command_line_works():
         return "the command line"
-    return "jq" if "jq " in block.code and shutil.which("jq") is None else ""
+    return next((tool for tool in ("jq", "curl") if f"{tool} " in block.code and shutil.which(tool) is None), "")
 
 
 @functools.cache

@@ -117,6 +117,11 @@ class FolderStore:
         self._numbers = itertools.count()
         self._remove_leftovers()
 
+    @property
+    def root(self) -> str:
+        """Where the files lie, for those who watch them."""
+        return self._root
+
     def get(self, key: str) -> Object | Missing:
         parents, name = _split(key)
         with self._errors("read", key):

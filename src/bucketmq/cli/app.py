@@ -10,7 +10,27 @@ from typing import Annotated, Any
 import typer
 
 from bucketmq import __version__
-from bucketmq.cli import dead, demo, doctor, look, proof, queues, receive, send, worker
+from bucketmq.cli import (
+    audit,
+    dead,
+    demo,
+    doctor,
+    listen,
+    look,
+    notifications,
+    objects,
+    proof,
+    queues,
+    receive,
+    rules,
+    rules_look,
+    rules_run,
+    send,
+    serve,
+    sweep,
+    watch,
+    worker,
+)
 from bucketmq.cli.examples import examples
 from bucketmq.cli.exits import MEANINGS, Code, code_of, tell
 from bucketmq.cli.options import PROBE_VARIABLE, URL_VARIABLE, Json, State, wants_json
@@ -55,7 +75,7 @@ def _show_version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help=f"The bucket, for any verb. [env: {URL_VARIABLE}]")
+        str | None, typer.Option("--url", metavar="URL", help=f"The bucket, for any verb (env: {URL_VARIABLE}).")
     ] = None,
     as_json: Json = False,
     version: Annotated[
@@ -73,9 +93,25 @@ def version(context: typer.Context, as_json: Json = False) -> None:
         emit_text(__version__)
 
 
-def _add(panel: str, verb: Callable[..., None], *lines: str, context_settings: dict[str, Any] | None = None) -> None:
-    name = verb.__name__
-    app.command(name, rich_help_panel=panel, epilog=examples(name, *lines), context_settings=context_settings)(verb)
+def _group(name: str, panel: str, text: str) -> typer.Typer:
+    """A group of verbs: `bucketmq NAME VERB`."""
+    made = typer.Typer(help=text, no_args_is_help=True, rich_markup_mode="rich")
+    app.add_typer(made, name=name, rich_help_panel=panel)
+    return made
+
+
+def _add(
+    panel: str,
+    verb: Callable[..., None],
+    *lines: str,
+    group: tuple[str, typer.Typer] = ("", app),
+    context_settings: dict[str, Any] | None = None,
+) -> None:
+    name = verb.__name__.rstrip("_").replace("_", "-")
+    path = f"{group[0]} {name}".lstrip()
+    group[1].command(name, rich_help_panel=panel, epilog=examples(path, *lines), context_settings=context_settings)(
+        verb
+    )
 
 
 _add(
@@ -133,6 +169,108 @@ _add(
     "bucketmq redrive jobs --where 'no such user' --limit 100 --yes",
     "bucketmq redrive jobs --yes",
 )
+RULES = "rules", _group("rules", "Events", "Which changes of the bucket's objects go where: webhooks and queues.")
+NOTIFICATIONS = "notifications", _group("notifications", "Events", "One webhook for the bucket, in Tigris' way.")
+
+_add(
+    "Make and change",
+    rules.add,
+    "bucketmq rules add inbox --filter 'WHERE `key` REGEXP \"^pending/\"' --to queue:inbox",
+    "bucketmq rules add hook --filter 'size < 1000000' --to https://example.com/hook --sign --on 400=bury",
+    "bucketmq rules add old --to queue:old --start beginning --existing pending/",
+    "bucketmq rules add sink --to https://example.com/sink --bearer env:SINK_TOKEN --format cloudevents --batch 100",
+    group=RULES,
+)
+_add("Make and change", rules.rm, "bucketmq rules rm pending", group=RULES)
+_add("Make and change", rules.pause, "bucketmq rules pause pending --why 'they are moving house'", group=RULES)
+_add("Make and change", rules.resume, "bucketmq rules resume pending", group=RULES)
+_add(
+    "Make and change",
+    rules.rotate,
+    "bucketmq rules rotate signed",
+    "bucketmq rules rotate signed --drop-old",
+    group=RULES,
+)
+_add("Look", rules_look.ls, "bucketmq rules ls", "bucketmq rules ls --json", group=RULES)
+_add("Look", rules_look.show, "bucketmq rules show pending", "bucketmq rules show signed --json", group=RULES)
+_add(
+    "Look",
+    rules_look.test,
+    "bucketmq rules test pending --key pending/7.json",
+    'bucketmq rules test --filter \'key LIKE "%.json" AND kind != "deleted"\' --key pending/7.json --kind changed',
+    group=RULES,
+)
+_add(
+    "Look",
+    rules_look.explain,
+    "bucketmq rules explain pending",
+    "bucketmq rules explain --filter 'WHERE `key` REGEXP \"^pending/[0-9]+\" AND size > 100'",
+    group=RULES,
+)
+_add(
+    "Look",
+    rules_look.dry_run,
+    "bucketmq rules dry-run pending",
+    "bucketmq rules dry-run --filter 'size < 1000000' --prefix pending/ --limit 10",
+    group=RULES,
+)
+_add("Deliver", rules_run.run, "bucketmq rules run --once", "bucketmq rules run pending --once", group=RULES)
+_add(
+    "Deliver",
+    rules_run.replay,
+    "bucketmq rules replay pending --prefix pending/ --dry-run",
+    "bucketmq rules replay pending --since 2h --rate 100",
+    group=RULES,
+)
+_add("Deliver", rules_run.dead, "bucketmq rules dead pending", "bucketmq rules dead pending --full", group=RULES)
+_add(
+    "Deliver",
+    rules_run.redrive,
+    "bucketmq rules redrive pending --dry-run",
+    "bucketmq rules redrive pending --yes",
+    group=RULES,
+)
+_add(
+    "Verbs",
+    notifications.set_,
+    "bucketmq notifications set --url https://example.com/hook --token env:TOKEN "
+    "--filter 'WHERE `key` REGEXP \"^pending/\"'",
+    "bucketmq notifications set --disable",
+    group=NOTIFICATIONS,
+)
+_add("Verbs", notifications.show, "bucketmq notifications show", group=NOTIFICATIONS)
+_add("Verbs", notifications.reset, "bucketmq notifications reset", group=NOTIFICATIONS)
+_add("Events", watch.watch, "bucketmq watch agents:bucket --once", "bucketmq watch agents route --once --json")
+_add(
+    "Events",
+    listen.listen,
+    "timeout 2 bucketmq listen --forward-to http://localhost:8000/hook",
+    "timeout 2 bucketmq listen --forward-to http://localhost:8000/hook --filter 'key LIKE \"pending/%\"' --format s3",
+)
+_add(
+    "Events",
+    serve.serve,
+    "timeout 2 bucketmq serve --no-auth --port 0",
+    "timeout 2 bucketmq serve --token example-token --host 127.0.0.1 --port 0 --sweep-every 600",
+)
+_add("Events", objects.trigger, "bucketmq trigger pending/7.json", "bucketmq trigger old.txt --kind deleted --json")
+_add(
+    "Events",
+    sweep.sweep,
+    "bucketmq sweep",
+    "bucketmq sweep --prefix pending/ --first baseline --json",
+    "timeout 2 bucketmq sweep --every 1",
+)
+_add("Events", audit.audit, "bucketmq audit --rule pending", "bucketmq audit --rule pending --repair --json")
+_add(
+    "Objects",
+    objects.put,
+    "echo '{\"amount\": 7}' | bucketmq put pending/8.json",
+    "bucketmq put notes/tasks.py tasks.py --content-type text/x-python --meta owner=ada --new",
+)
+_add("Objects", objects.get, "bucketmq get pending/7.json", "bucketmq get pending/7.json --json")
+_add("Objects", objects.mv, "bucketmq mv pending/7.json approved/7.json")
+_add("Objects", objects.rm, "bucketmq rm pending/7.json")
 _add(
     "Work",
     worker.worker,

@@ -27,7 +27,7 @@ MEANINGS = {
     Code.ERROR: "it failed; standard error says why",
     Code.USAGE: "the command is wrong as written",
     Code.EMPTY: "there was nothing to receive, or nothing matched",
-    Code.CONTENDED: "the lease is lost, something else is there by now, or too many others write at once",
+    Code.CONTENDED: "the lease is lost, the key is taken, or too many write at once",
     Code.UNAVAILABLE: "the store did not answer; try again later",
     Code.INCOMPLETE: "an audit found changes that were missed",
     Code.INTERRUPTED: "interrupted with Ctrl-C",

@@ -67,10 +67,14 @@ def add(
     existing: Annotated[
         str | None, typer.Option(metavar="PREFIX", help="First send what is there below it; '' is everything.")
     ] = None,
-    wire: Annotated[WireFormat | None, typer.Option("--format", help="The body of requests; tigris if left out.")] = None,
+    wire: Annotated[
+        WireFormat | None, typer.Option("--format", help="The body of requests; tigris if left out.")
+    ] = None,
     batch: Annotated[int | None, typer.Option(metavar="N", help="Events in one request, at most.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long an answer may take; 10.")] = None,
-    private: Annotated[bool, typer.Option("--private", help="Allow this machine and private networks, http://.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Allow this machine and private networks, http://.")
+    ] = False,
     bearer: Annotated[str | None, typer.Option(metavar="env:NAME", help="A bearer token.")] = None,
     bearer_file: Annotated[str | None, typer.Option(metavar="FILE", help="The token is in a file; '-': stdin.")] = None,
     basic: Annotated[str | None, typer.Option(metavar="env:NAME", help="user:password.")] = None,
@@ -89,7 +93,9 @@ def add(
     stale: Annotated[WhenStale | None, typer.Option(help="An event that came after a newer one of its key.")] = None,
     gone: Annotated[WhenGone | None, typer.Option(help="An object that is gone or changed by then.")] = None,
     hops: Annotated[int | None, typer.Option(metavar="N", help="The longest chain of events; 16.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Change the rule of this name; it goes on from its place.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Change the rule of this name; it goes on from its place.")
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -115,7 +121,7 @@ def add(
     if sign and signing is not None:
         raise Invalid("--sign makes a signing secret, and --secret gives one; say one of the two")
     made = fresh_secret() if sign else None
-    credentials = {
+    credentials: dict[str, Any] = {
         "signing": made or signing,
         "bearer": given_secret("--bearer", bearer, bearer_file),
         "basic": given_secret("--basic", basic, basic_file),

@@ -29,7 +29,9 @@ _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 def run(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="These rules; all if left out.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="These rules; all if left out.")
+    ] = None,
     *,
     once: Annotated[bool, typer.Option("--once", help="End when nothing is left to do now.")] = False,
     url: Url = None,
@@ -60,7 +62,9 @@ def _runnable(bucket: Bucket, names: list[str]) -> list[str]:
         return [rule.name for rule in bucket.rules.list() if not isinstance(rule.to, ToWatcher)]
     for name in names:
         if isinstance(existing_rule(bucket, name).to, ToWatcher):
-            raise Invalid(f"rule {name!r} belongs to a Python handler; run it with: bucketmq watch MODULE:BUCKET {name}")
+            raise Invalid(
+                f"rule {name!r} belongs to a Python handler; run it with: bucketmq watch MODULE:BUCKET {name}"
+            )
     return names
 
 

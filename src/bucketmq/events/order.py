@@ -6,7 +6,13 @@ How marks are made from what a store tells belongs to `bucketmq.events.parse`.
 
 from __future__ import annotations
 
-from bucketmq.events.event import ObjectEvent, Order
+from bucketmq.events.event import OBSERVED, ObjectEvent, Order, seconds_of
+
+CLOCKS_SECONDS = 2.0
+"""By how much the times of two tellings may be wrong: stores round to whole seconds, and writers have clocks."""
+
+_OWN = OBSERVED | {"writer", "trigger"}
+"""Sources whose times are not all from one clock that tells more than seconds."""
 
 
 def newer(a: ObjectEvent, b: ObjectEvent) -> bool | None:
@@ -59,8 +65,15 @@ def _by_time(a: ObjectEvent, b: ObjectEvent) -> bool | None:
     a_first, a_last = _span(a)
     b_first, b_last = _span(b)
     if a_first > b_last:
+        return True if _surely(a, b, a_first, b_last) else None
+    return False if a_last < b_first and _surely(a, b, b_first, a_last) else None
+
+
+def _surely(a: ObjectEvent, b: ObjectEvent, later: str, earlier: str) -> bool:
+    """Whether two times are far enough apart to say which was first. One store's own times are, however near."""
+    if a.source == b.source and a.source not in _OWN:
         return True
-    return False if a_last < b_first else None
+    return seconds_of(later) - seconds_of(earlier) > CLOCKS_SECONDS
 
 
 def _span(event: ObjectEvent) -> tuple[str, str]:

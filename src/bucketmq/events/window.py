@@ -79,6 +79,10 @@ class Window:
         self._newest: OrderedDict[str, ObjectEvent] = OrderedDict()
         self._verdicts: OrderedDict[int, Verdict] = OrderedDict()
 
+    def reaches(self, offset: int) -> bool:
+        """Whether it knows of `offset`, or will when no more than `events_max` further events are judged."""
+        return self.low <= offset <= self.high + self._events_max
+
     def skip(self, offset: int) -> None:
         """There is no event for everybody at this offset."""
         self.high = offset + 1
@@ -91,7 +95,7 @@ class Window:
         self._ids.setdefault(event.id, offset)
         last = self._newest.get(event.key)
         stale = last is not None and newer(last, event) is True
-        if last is None or newer(event, last) is not False:
+        if not duplicate and (last is None or newer(event, last) is not False):  # an echo does not outdate its source
             self._newest[event.key] = event
             self._newest.move_to_end(event.key)
         self.high = offset + 1
@@ -104,6 +108,12 @@ class Window:
     def verdict(self, offset: int) -> Verdict:
         """What was found about an offset between `low` and `high`."""
         return self._verdicts.get(offset, FRESH)
+
+    def verdicts(self, start: int, stop: int) -> dict[int, Verdict]:
+        """The same for all offsets from `start` to `stop` about which there is something to say."""
+        if not self._verdicts:
+            return {}
+        return {offset: found for offset in range(start, stop) if (found := self._verdicts.get(offset)) is not None}
 
     def superseded(self, event: ObjectEvent) -> bool:
         """Whether a newer event of the same key is known, wherever in the log it lies."""

@@ -124,6 +124,18 @@ class QueueKeys(msgspec.Struct, frozen=True):
     def parts(self) -> str:
         return f"{self.root}/parts/"
 
+    def part(self, transaction: str, name: str) -> str:
+        """Lines that a bulk writer made for a segment of parts."""
+        return f"{self.parts}{transaction}/{name}{SUFFIX}"
+
+    @property
+    def publications(self) -> str:
+        return f"{self.root}/spark/"
+
+    def publication(self, transaction: str) -> str:
+        """The register of what a transaction published (see `procedures.publish`)."""
+        return f"{self.publications}{transaction}.json"
+
 
 def base_of(segment_key: str) -> int:
     """The base offset a segment's key names."""

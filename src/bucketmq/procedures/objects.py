@@ -23,6 +23,7 @@ from typing import Literal
 import msgspec
 
 from bucketmq.bucket.port import (
+    METADATA_BYTES_MAX,
     Attributes,
     Found,
     Missing,
@@ -32,9 +33,10 @@ from bucketmq.bucket.port import (
     Unknown,
     Version,
     Written,
+    check_attributes,
     check_key,
 )
-from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound
+from bucketmq.errors import BucketMQError, Contended, Corrupt, Invalid, NotFound
 from bucketmq.events.event import LINEAGE_MAX, Kind, ObjectEvent, event_id, plain_version, time_text
 from bucketmq.log import documents
 from bucketmq.log.layout import EventKeys, is_bookkeeping
@@ -122,11 +124,22 @@ def check_object_key(key: str) -> str:
 def attributes_of(content_type: str | None, metadata: Mapping[str, str] | None, cause: Cause, **own: str) -> Attributes:
     """What goes beside the bytes of a write of ours."""
     kept = {name.lower(): value for name, value in (metadata or {}).items() if name.lower() not in OWN_METADATA}
+    kept.update({name.replace("_", "-"): value for name, value in own.items()})
     if cause.hops:
         kept[HOPS] = str(cause.hops)
-        kept[LINEAGE] = ",".join(cause.lineage)
-    kept.update({name.replace("_", "-"): value for name, value in own.items()})
+        kept[LINEAGE] = _fitting(cause.lineage, METADATA_BYTES_MAX - _size(kept) - len(LINEAGE))
     return Attributes(content_type or "application/octet-stream", kept)
+
+
+def _size(metadata: Mapping[str, str]) -> int:
+    return sum(len(name) + len(value) for name, value in metadata.items())
+
+
+def _fitting(lineage: tuple[str, ...], bytes_max: int) -> str:
+    """As many of the nearest ancestors as there is room for: the hops are counted apart."""
+    while lineage and len(",".join(lineage)) > bytes_max:
+        lineage = lineage[1:]
+    return ",".join(lineage)
 
 
 def read_object(bucket: OpenBucket, key: str) -> Procedure[Read]:
@@ -159,8 +172,9 @@ def put(
     full = full_key(bucket, check_object_key(key))
     write: str = yield NewId()
     note = Note(verb="put", key=key, write=write, cause=cause)
-    yield from _announce(bucket, note)
     attributes = attributes_of(content_type, metadata, cause, bucketmq_write=write)
+    check_attributes(attributes)
+    yield from _announce(bucket, note)
     try:
         kind, version, stored_at = yield from _write(full, body, attributes, only_new=only_new, if_version=if_version)
     except Contended:
@@ -228,9 +242,10 @@ def remove(bucket: OpenBucket, key: str, *, if_version: str | None = None, cause
     return True
 
 
-def _remove_state(full: str, version: Version) -> Procedure[Literal["removed", "changed", "unclear"]]:
-    """Remove one state of an object. `changed` if another state is there and it was not us who removed this one;
-    `unclear` if a request of ours without an answer may have removed it before the other came."""
+def _remove_state(full: str, version: Version) -> Procedure[Literal["removed", "elsewhere", "changed", "unclear"]]:
+    """Remove one state of an object. `elsewhere` if it is gone and it was not us; `changed` if another state is there
+    and it was not us who removed this one; `unclear` if a request of ours without an answer may have removed it before
+    the other came."""
     patience = Patience(f"removing {full}")
     doubtful = False
     while True:
@@ -240,7 +255,7 @@ def _remove_state(full: str, version: Version) -> Procedure[Literal["removed", "
         doubtful = doubtful or isinstance(reply, Unknown)
         found = yield from look(full)
         if isinstance(found, Missing):
-            return "removed"
+            return "removed" if doubtful else "elsewhere"
         if found.version != version:
             return "unclear" if doubtful else "changed"
         yield from patience.again(reply)
@@ -273,23 +288,33 @@ def move(
     mark = origin_mark(key, found.version)
     try:
         if bucket.renames and not replace:
-            version: Version = yield from _rename(full, full_target, found)
+            version = yield from _rename(full, full_target, found)
+            copied: _Copied | None = _Copied(version, _rename_id(bucket, note, version))
         else:
-            version, write = yield from _copy_and_remove(full, full_target, found, note, mark, replace=replace)
-    except (Invalid, Contended):
+            copied = yield from _copy_and_remove(full, full_target, found, note, mark, replace=replace)
+    except (Invalid, Contended, NotFound):
         yield from _withdraw(bucket, note)
         raise
+    if copied is None:  # what is at the target stays there; the note sees to it that it is told of
+        raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
     event = yield from _told(
         bucket,
-        msgspec.structs.replace(note, write=write),
+        msgspec.structs.replace(note, write=copied.write),
         "moved",
         target,
-        version,
+        copied.version,
         size_bytes=len(found.body),
         attributes=found.attributes,
     )
     reported = yield from _report(bucket, note, event)
-    return Stored(target, plain_version(version), event, reported)
+    return Stored(target, plain_version(copied.version), event, reported)
+
+
+class _Copied(msgspec.Struct, frozen=True):
+    """The target of a move that is done, and the id of the write that made it: ours, or that of another attempt."""
+
+    version: Version
+    write: str
 
 
 def origin_mark(key: str, version: str) -> str:
@@ -312,30 +337,58 @@ def _moved_before(
         yield from report(bucket, [event])
         return Stored(target, plain_version(there.version), event)
     if isinstance(found, Missing):
+        if isinstance(there, Found) and (left := (yield from _left_note(bucket, key, target, if_version))) is not None:
+            moved = yield from _finish_move(bucket, left, found)
+            if moved is not None:
+                reported = yield from _report(bucket, left, moved)
+                return Stored(target, plain_version(there.version), moved, reported)
         raise NotFound(f"there is no object {key!r} to move to {target!r}; it may have been moved or deleted since")
     raise Contended(f"{key!r} is not at version {if_version} any more; a newer event tells of what is there now")
 
 
+def _left_note(bucket: OpenBucket, key: str, target: str, if_version: str | None) -> Procedure[Note | None]:
+    """The note of an attempt at the same move that was not finished, if there is one."""
+    entries, _ = yield from list_all(EventKeys(bucket.prefix).notes, pages_max=1)
+    for entry in entries:
+        note = yield from _read_note(entry.key)
+        if note is None or (note.verb, note.key, note.target) != ("move", key, target):
+            continue
+        if if_version is None or (note.version is not None and plain_version(note.version) == if_version):
+            return note
+    return None
+
+
 def _rename(full: str, full_target: str, found: Object) -> Procedure[Version]:
     patience = Patience(f"renaming {full}")
+    doubtful = False
     while True:
         reply: Removed | Refused | Unknown = yield Rename(full, full_target, found.version)
+        doubtful = doubtful or isinstance(reply, Unknown)
         source = yield from look(full)
         there = yield from look(full_target)
-        if isinstance(reply, Removed) or (isinstance(source, Missing) and isinstance(there, Found)):
+        if isinstance(reply, Removed) or (doubtful and isinstance(source, Missing)):
             return there.version if isinstance(there, Found) else found.version
-        if isinstance(source, Found) and source.version != found.version:
+        if isinstance(source, Missing):
+            raise NotFound(f"there is no object at {full} any more; it was moved or deleted at the same time")
+        if source.version != found.version:
+            if doubtful and isinstance(there, Found) and there.attributes == found.attributes:
+                return there.version  # it was moved, and somebody wrote the source anew
             raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
         if isinstance(reply, Refused) and isinstance(there, Found):
             raise Invalid(f"there is another object at {full_target}; it was not touched: choose another key")
         yield from patience.again(reply)
 
 
+def _rename_id(bucket: OpenBucket, note: Note, version: Version) -> str:
+    """What stands for the write in the event of a rename: the state it left, where that belongs to it alone. What a
+    store renamed does not tell by which attempt, and so all attempts tell the same event."""
+    return f"renamed-{plain_version(version)}" if bucket.exact_versions else note.write
+
+
 def _copy_and_remove(
     full: str, full_target: str, found: Object, note: Note, mark: str, *, replace: bool
-) -> Procedure[tuple[Version, str]]:
-    """The target's version, and the id of the write that made it: ours, or that of an earlier attempt."""
-    began: float = yield Now()
+) -> Procedure[_Copied | None]:
+    """Make the target, remove the source. None if the source was changed and what is at the target stays there."""
     metadata = {**found.attributes.metadata}
     attributes = attributes_of(
         found.attributes.content_type, metadata, note.cause, bucketmq_write=note.write, bucketmq_from=mark
@@ -345,40 +398,65 @@ def _copy_and_remove(
             attributes,
             metadata={**attributes.metadata, HOPS: metadata[HOPS], LINEAGE: metadata.get(LINEAGE, "")},
         )
-    version, write = yield from _create_target(full_target, found.body, attributes, mark, replace=replace)
+    made = yield from _make_target(full, full_target, found, attributes, replace=replace)
+    if not made.ours:
+        return _Copied(made.version, made.write)
     removed = yield from _remove_state(full, found.version)
     if removed == "removed":
-        return version, write
-    # The source was changed since we read it. What we wrote is of a state that nobody has any more; it goes, but only
-    # while nobody else can have finished this move: otherwise it may be the only copy of what was moved.
-    now: float = yield Now()
-    if removed == "changed" and write == note.write and not replace and now - began < NOTE_SECONDS / 2:
-        yield from _remove_state(full_target, version)
-    raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
+        return _Copied(made.version, note.write)
+    there = yield from look(full_target)
+    if removed == "elsewhere":
+        if isinstance(there, Found) and there.attributes.metadata.get(FROM) == mark:
+            return _Copied(there.version, there.attributes.metadata.get(WRITE, note.write))
+        return _Copied(made.version, note.write)
+    # The source was changed. What we wrote is of a state that nobody has any more; it goes, but only if it cannot be
+    # the only copy: if we made it where nothing was, and nobody who goes on with the same move has written it anew.
+    may_go = removed == "changed" and made.fresh and isinstance(there, Found) and is_ours(there, attributes)
+    if may_go and (yield from _remove_state(full_target, made.version)) == "removed":
+        raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
+    return None
 
 
-def _create_target(
-    full_target: str, body: bytes, attributes: Attributes, mark: str, *, replace: bool
-) -> Procedure[tuple[Version, str]]:
-    """Make sure the target holds the state named by `mark`: its version, and the id of the write that made it."""
+class _Target(msgspec.Struct, frozen=True):
+    """The target of a move, made."""
+
+    version: Version
+    write: str
+    ours: bool = True
+    fresh: bool = True
+    """Whether we made it where nothing was."""
+
+
+def _make_target(
+    full: str, full_target: str, source: Object, attributes: Attributes, *, replace: bool
+) -> Procedure[_Target]:
+    """Make sure the target holds the state of the source, written by us.
+
+    The copy of another attempt at the same move is written anew, so that its maker does not take it away any more. If
+    the source is gone by then, that attempt is through, and its copy stays as it is.
+    """
     patience = Patience(f"writing {full_target}")
+    write, mark = attributes.metadata[WRITE], attributes.metadata[FROM]
+    fresh = True
     while True:
         found = yield from look(full_target)
+        if isinstance(found, Found) and is_ours(found, attributes):
+            return _Target(found.version, write, fresh=fresh)
         if isinstance(found, Found) and found.attributes.metadata.get(FROM) == mark:
-            return found.version, found.attributes.metadata.get(WRITE, "")
-        if isinstance(found, Found) and not replace:
+            if isinstance((yield from look(full)), Missing):
+                return _Target(found.version, found.attributes.metadata.get(WRITE, ""), ours=False)
+        elif isinstance(found, Found) and not replace:
             raise Invalid(
                 f"there is another object at {full_target}, which does not come from this one; it was not touched: "
                 "choose another key, or say replace=True"
             )
-        write = (
-            Create(full_target, body, attributes)
-            if isinstance(found, Missing)
-            else Replace(full_target, body, found.version, attributes)
-        )
-        reply: Written | Refused | Unknown = yield write
+        if isinstance(found, Missing):
+            reply: Written | Refused | Unknown = yield Create(full_target, source.body, attributes)
+        else:
+            fresh = False
+            reply = yield Replace(full_target, source.body, found.version, attributes)
         if isinstance(reply, Written):
-            return reply.version, attributes.metadata[WRITE]
+            return _Target(reply.version, write, fresh=fresh)
         yield from patience.again(reply)
 
 
@@ -454,10 +532,9 @@ def recover(bucket: OpenBucket) -> Procedure[Recovered]:
         age = now - entry.stored_at
         if age < NOTE_SECONDS:
             continue
-        found = yield from get(entry.key)
-        if isinstance(found, Missing):
+        note = yield from _read_note(entry.key)
+        if note is None:
             continue
-        note = documents.decode(Note, found.body, entry.key)
         event = yield from _what_happened(bucket, note)
         if event is None and age < NOTE_KEEP_SECONDS:
             continue
@@ -465,6 +542,18 @@ def recover(bucket: OpenBucket) -> Procedure[Recovered]:
         dropped += event is None
         yield from delete(entry.key)
     return Recovered(len(entries), reported, dropped)
+
+
+def _read_note(key: str) -> Procedure[Note | None]:
+    """A note, or None if it is gone or nobody can read it: that one must not stop the others."""
+    found = yield from get(key)
+    if isinstance(found, Missing):
+        return None
+    try:
+        return documents.decode(Note, found.body, key)
+    except Corrupt as error:
+        log.warning("action=note_unreadable key=%s %s", key, error)
+        return None
 
 
 def _what_happened(bucket: OpenBucket, note: Note) -> Procedure[ObjectEvent | None]:
@@ -499,16 +588,42 @@ def _what_happened(bucket: OpenBucket, note: Note) -> Procedure[ObjectEvent | No
 
 def _finish_move(bucket: OpenBucket, note: Note, source: Found | Missing) -> Procedure[ObjectEvent | None]:
     assert note.target is not None and note.version is not None
-    there = yield from look(full_key(bucket, note.target))
-    came = isinstance(there, Found) and there.attributes.metadata.get(FROM) == origin_mark(note.key, note.version)
+    target, version = note.target, Version(note.version)
+    there = yield from look(full_key(bucket, target))
+    came = isinstance(there, Found) and there.attributes.metadata.get(FROM) == origin_mark(note.key, version)
     if isinstance(source, Found) and not came:
         return None
-    if isinstance(source, Found) and source.version == note.version:
-        yield from _remove_state(full_key(bucket, note.key), source.version)
-    if not isinstance(there, Found) or not came:  # it was moved, and somebody took it from there
-        return (yield from _told(bucket, note, "moved", note.target, Version(note.version)))
-    note = msgspec.structs.replace(note, write=there.attributes.metadata.get(WRITE, note.write))
-    return (yield from _told(bucket, note, "moved", note.target or "", there.version, attributes=there.attributes))
+    if isinstance(source, Found) and source.version == version:
+        there = yield from _complete(bucket, note, version, target)
+        if isinstance(there, Missing):
+            return None  # somebody is at it; the note stays
+    if isinstance(there, Found) and came:
+        note = msgspec.structs.replace(note, write=there.attributes.metadata.get(WRITE, note.write))
+        return (yield from _told(bucket, note, "moved", target, there.version, attributes=there.attributes))
+    if isinstance(there, Found) and bucket.renames:
+        note = msgspec.structs.replace(note, write=_rename_id(bucket, note, there.version))
+        return (yield from _told(bucket, note, "moved", target, there.version, attributes=there.attributes))
+    return (yield from _told(bucket, note, "moved", target, version))  # it was moved, and somebody took it from there
+
+
+def _complete(bucket: OpenBucket, note: Note, version: Version, target: str) -> Procedure[Found | Missing]:
+    """Remove the source of a move whose target is made, and look at the target; missing if it was changed meanwhile.
+
+    The target is written anew first, so that its maker does not take it away any more; by all who recover it under the
+    same id, so that they tell the same event.
+    """
+    full_target = full_key(bucket, target)
+    made = yield from get(full_target)
+    if isinstance(made, Missing) or made.attributes.metadata.get(FROM) != origin_mark(note.key, version):
+        return Missing()
+    metadata = {**made.attributes.metadata, WRITE: f"{note.write}-again"}
+    attributes = msgspec.structs.replace(made.attributes, metadata=metadata)
+    yield Replace(full_target, made.body, made.version, attributes)
+    there = yield from look(full_target)
+    if isinstance(there, Missing) or not is_ours(there, attributes):
+        return Missing()
+    yield from _remove_state(full_key(bucket, note.key), version)
+    return there
 
 
 def observed(bucket: OpenBucket, key: str, found: Found, kind: Kind = "changed") -> ObjectEvent:

@@ -14,7 +14,7 @@ import msgspec
 from bucketmq.events.event import ObjectEvent
 from bucketmq.events.filters import Decision, Filter
 from bucketmq.events.rule import Rule
-from bucketmq.events.window import EVENTS_MAX, FRESH, Verdict, Window
+from bucketmq.events.window import EVENTS_MAX, Verdict, Window
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.append import read_segment, trim_mark
 from bucketmq.procedures.commit import Desk
@@ -59,14 +59,22 @@ class Memory:
                 self.lines.popitem(last=False)
 
     def window_for(self, base: int) -> Window | None:
-        """A window that has judged up to `base`, or knows what is there."""
+        """The window that has judged most of the log before `base`, if it is not too far behind to be of use."""
         with self.lock:
-            return next((each for each in self.windows if each.low <= base <= each.high), None)
+            return self._window_for(base)
 
-    def add(self, window: Window) -> None:
+    def add(self, window: Window, base: int) -> Window:
+        """Share a new window that is to reach `base`, unless another rule has just done so: then that one."""
         with self.lock:
-            self.windows.append(window)
-            del self.windows[:-WINDOWS_MAX]
+            found = self._window_for(base)
+            if found is None:
+                found = window
+                self.windows.append(window)
+                del self.windows[:-WINDOWS_MAX]
+            return found
+
+    def _window_for(self, base: int) -> Window | None:
+        return max((each for each in self.windows if each.reaches(base)), key=lambda each: each.high, default=None)
 
 
 def memory_of(queue: OpenQueue, shard: int) -> Memory:
@@ -91,28 +99,24 @@ def judged(
     """A window that has judged the whole segment. Reads the log before it, as far back as a reader looks, if nobody in
     this process has."""
     memory = memory_of(queue, log.shard)
-    window = own if own is not None and own.low <= segment.base <= own.high else memory.window_for(segment.base)
+    window = own if own is not None and own.reaches(segment.base) else memory.window_for(segment.base)
     if window is None:
         _, base = yield from position_of_offset(queue, log, max(0, segment.base - events_max))
         low = yield from trim_mark(log)
-        base = max(base, low)
-        window = Window(min(base, segment.base), events_max=events_max)
-        while base < segment.base:
-            before = yield from read_segment(queue, log, base)
-            if before is None:
-                break
-            _judge(memory, window, before.base, (yield from lines_of(queue, log, before)))
-            base = before.end
-        memory.add(window)
+        window = memory.add(Window(min(max(base, low), segment.base), events_max=events_max), segment.base)
+    while window.high < segment.base:
+        before = yield from read_segment(queue, log, window.high)  # several rules may be at this: each helps
+        if before is None:
+            break
+        _judge(memory, window, before.base, (yield from lines_of(queue, log, before)))
     _judge(memory, window, segment.base, (yield from lines_of(queue, log, segment)))
     return window
 
 
 def _judge(memory: Memory, window: Window, base: int, lines: list[Line]) -> None:
     with memory.lock:  # rules on other threads use the same window
-        for offset, line in enumerate(lines, start=base):
-            if offset < window.high:
-                continue
+        for offset in range(max(base, window.high), base + len(lines)):
+            line = lines[offset - base]
             if line.event is None or line.to is not None:
                 window.skip(offset)  # replays are for one rule, and on purpose
             else:
@@ -141,25 +145,31 @@ class RuleChoice:
             window = yield from judged(desk.queue, desk.log, segment, own=own)
             self._windows[desk.shard] = window  # held on to: a rule that lags does not read back again and again
             lines = yield from lines_of(desk.queue, desk.log, segment)
-            found = frozenset(
-                offset
-                for offset, line in enumerate(lines, start=segment.base)
-                if not self._wants(line, window.verdict(offset))
-            )
+            found = self._unwanted(segment.base, lines, window.verdicts(segment.base, segment.end))
             self.passed_over += len(found)
             self._known[place] = found
             while len(self._known) > SEGMENTS_MAX:
                 self._known.popitem(last=False)
         return found
 
-    def _wants(self, line: Line, verdict: Verdict) -> bool:
-        if line.event is None:
-            return line.to is not None  # something else that was sent to this rule on purpose
-        if line.to is not None:
-            return True
-        if verdict is not FRESH and (self._was_told(verdict) or (verdict.stale and self.drops_stale)):
-            return False
-        return self.filter.decide(line.event) is not Decision.NO_MATCH
+    def _unwanted(self, base: int, lines: list[Line], verdicts: dict[int, Verdict]) -> frozenset[int]:
+        """The offsets that this rule does not want. Once for each event and rule, so what is common is asked first."""
+        decide = self.filter.decide
+        found = []
+        for offset, line in enumerate(lines, start=base):
+            if line.event is None or line.to is not None:
+                wanted = line.to == self.rule.subscription  # sent to this rule on purpose
+            elif offset in verdicts and not self._cares(verdicts[offset]):
+                wanted = False
+            else:
+                wanted = decide(line.event) is not Decision.NO_MATCH
+            if not wanted:
+                found.append(offset)
+        return frozenset(found)
+
+    def _cares(self, verdict: Verdict) -> bool:
+        """Whether the rule wants to know of an event, given what the log before says about it."""
+        return not (self._was_told(verdict) or (verdict.stale and self.drops_stale))
 
     def _was_told(self, verdict: Verdict) -> bool:
         """Whether this rule was given the change before: an echo may tell more than a telling that did not match."""

@@ -313,8 +313,9 @@ def _known(desk: Desk, head: Head, limit: int) -> Procedure[tuple[Known, ...]]:
     at_once = 1
     while left > 0 and len(known) < SEGMENTS_PER_CLAIM:
         if known and not desk.queue.bucket.local:
-            yield from _read_guessed(desk, guessed_bases(base, base + left, known[-1].count, at_once))
-            at_once *= 2
+            most = min(at_once, SEGMENTS_PER_CLAIM - len(known))
+            guessed = guessed_bases(base, base + left, known[-1].count, most)
+            at_once = at_once * 2 if (yield from _read_guessed(desk, guessed)) else 0
         if desk.choice is not None and (yield from _just_missing(desk, base)):
             break
         segment = yield from read_segment(desk.queue, desk.log, base)
@@ -348,14 +349,21 @@ def guessed_bases(base: int, end: int, count: int, most: int) -> tuple[int, ...]
     return tuple(range(base, end, count))[:most]
 
 
-def _read_guessed(desk: Desk, bases: tuple[int, ...]) -> Procedure[None]:
-    """Read several segments at once instead of one after the other; a wrong guess costs a GET and nothing else."""
+def _read_guessed(desk: Desk, bases: tuple[int, ...]) -> Procedure[bool]:
+    """Read several segments at once instead of one after the other; a wrong guess costs a GET and nothing else.
+
+    False if one was wrong: the log ends there, or goes on otherwise, and guessing on would cost more than it saves.
+    """
     missing = [base for base in bases if desk.queue.segments.find(desk.log.key(base)) is None]
+    right = True
     if len(missing) > 1:
         found = yield from get_many([desk.log.key(base) for base in missing])
         for base, each in zip(missing, found, strict=True):
             if isinstance(each, Object):
                 keep_segment(desk.queue, desk.log, base, each)
+            else:
+                right = False
+    return right
 
 
 def _describe(desk: Desk, segment: Segment) -> Procedure[Known]:

@@ -14,7 +14,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bucketmq.errors import Invalid
-from bucketmq.events import signing
+from bucketmq.events.signing import (
+    SIGNATURE_HEADER,
+    Rejected,
+    Verified,
+    authorization,
+    authorized,
+    check_secret,
+    verify,
+)
 from bucketmq.server.wire import Refusal, Scope, header_pairs
 
 TOKEN_USER = "token"
@@ -51,26 +59,18 @@ def make_access(
             raise Invalid(f"at most {SECRETS_MAX} {what} secrets at a time")
     access = Access(bearer=tuple(bearer), basic=tuple(basic), signing=tuple(signing), no_auth=no_auth)
     for secret in access.bearer:
-        if secret != secret.strip() or not signing_header(bearer=secret):
+        if secret != secret.strip() or not authorization(bearer=secret):
             raise Invalid("a bearer token must not be empty or begin or end with a space")
     for secret in access.basic:
-        signing_header(basic=secret)
+        authorization(basic=secret)
     for secret in access.signing:
-        _check_signing(secret)
+        check_secret(secret)
     has_secret = bool(access.bearer or access.basic or access.signing)
     if has_secret and no_auth:
         raise Invalid("secrets were given and switched off with no_auth; leave one of the two out")
     if not has_secret and not no_auth:
         raise Invalid("nobody could be let in: give a bearer token, a basic secret or a signing secret (or no_auth)")
     return access
-
-
-def signing_header(*, bearer: str | None = None, basic: str | None = None) -> str | None:
-    return signing.authorization(bearer=bearer, basic=basic)
-
-
-def _check_signing(secret: str) -> None:
-    signing.check_secret(secret)
 
 
 def admit(access: Access, scope: Scope, *, close: bool = False) -> bool:
@@ -80,15 +80,15 @@ def admit(access: Access, scope: Scope, *, close: bool = False) -> bool:
     """
     if access.no_auth or _shows_secret(access, scope):
         return True
-    if access.signing and any(name == signing.SIGNATURE_HEADER for name, _ in header_pairs(scope)):
+    if access.signing and any(name == SIGNATURE_HEADER for name, _ in header_pairs(scope)):
         return False
     raise unauthorized(access, close=close)
 
 
-def admit_signed(access: Access, scope: Scope, body: bytes) -> signing.Verified:
+def admit_signed(access: Access, scope: Scope, body: bytes) -> Verified:
     """After the body was read: 401 unless its signature fits and is fresh."""
-    found = signing.verify(access.signing, header_pairs(scope), body, time.time())
-    if isinstance(found, signing.Rejected):
+    found = verify(access.signing, header_pairs(scope), body, time.time())
+    if isinstance(found, Rejected):
         raise unauthorized(access)
     return found
 
@@ -106,7 +106,7 @@ def _shows_secret(access: Access, scope: Scope) -> bool:
     given = [value for name, value in header_pairs(scope) if name == "authorization"]
     if len(given) != 1:
         return False
-    return signing.authorized(given[0], bearer=access.bearer, basic=access.basic)
+    return authorized(given[0], bearer=access.bearer, basic=access.basic)
 
 
 def unauthorized(access: Access, *, close: bool = False) -> Refusal:

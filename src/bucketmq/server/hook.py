@@ -1,0 +1,217 @@
+"""A watcher's handler as a webhook endpoint: the same function that pulls, called by whoever posts events.
+
+```python
+@bucket.watch('WHERE `key` REGEXP "^pending/"')
+async def route(change): ...
+
+app.mount("/hooks/route", endpoint(route, bucket, bearer=[token]))        # POST to /hooks/route/, with the last slash
+app.add_route("/hooks/route", endpoint(route, bucket, bearer=[token]))    # or under exactly this path
+```
+
+The handler is given the same `change`, after the same filter and the same look whether the object is still there. What
+is different is who keeps count: the sender repeats what failed, and may repeat what did not, so a handler must bear
+being called twice with one `change.id`.
+
+Plain ASGI: needs no framework. Reports nothing and keeps nothing; `bucketmq serve` does that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bucketmq import outcomes
+from bucketmq.bucket.port import Missing
+from bucketmq.errors import BucketMQError, Invalid
+from bucketmq.events import filters
+from bucketmq.events.event import ObjectEvent, plain_version
+from bucketmq.events.filters import Filter
+from bucketmq.events.formats import ERROR_CHARS_MAX
+from bucketmq.events.parse import Parsed, below, parse
+from bucketmq.events.rule import Policy
+from bucketmq.procedures.bus import BusApi
+from bucketmq.procedures.deliver import look_at, matches
+from bucketmq.procedures.requests import Procedure
+from bucketmq.rulebook import WATCHER_POLICY
+from bucketmq.server.access import admit, admit_signed, make_access
+from bucketmq.server.place import AnyBucket, bus_of, now_of, prefix_of, run
+from bucketmq.server.settings import BODY_BYTES_MAX, BODY_SECONDS
+from bucketmq.server.wire import (
+    Receive,
+    Refusal,
+    Scope,
+    Send,
+    answer,
+    check_content,
+    headers_of,
+    leaves_unread,
+    read_body,
+    refuse,
+)
+
+RULE_HEADER = "bucketmq-rule"
+"""What our own notifier says about itself; its events already have the keys that users see."""
+
+log = logging.getLogger("bucketmq")
+
+Handler = Callable[[Any], Any]
+
+
+def endpoint(
+    handler: Handler,
+    bucket: AnyBucket,
+    *,
+    signing: Sequence[str] = (),
+    bearer: Sequence[str] = (),
+    basic: Sequence[str] = (),
+    no_auth: bool = False,
+) -> Endpoint:
+    """An ASGI app that calls `handler` with a change for each event that is posted to it.
+
+    It reads what our rules send (`tigris`, `s3`, `cloudevents`) and what Tigris and others send themselves. A caller
+    shows one of the secrets; with `no_auth` you see to it yourself that nobody else can call.
+
+    Answers 200 `{"status": "ok"}` when all is done, 200 `{"failed": [{"id", "error"}]}` when some of several failed,
+    500 `{"error": "processing failed"}` when all did, 400 for a body that cannot be read, 401 for anybody else.
+    Returning `Retry` or `Release` counts as failed. `Bury` counts as done: there are no dead letters here, so it is
+    only logged. An exception after the object was found to be gone or changed counts as done too.
+    """
+    return Endpoint(handler, bucket, signing=signing, bearer=bearer, basic=basic, no_auth=no_auth)
+
+
+class Endpoint:
+    """An ASGI app. Make one with `endpoint`."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        bucket: AnyBucket,
+        *,
+        signing: Sequence[str] = (),
+        bearer: Sequence[str] = (),
+        basic: Sequence[str] = (),
+        no_auth: bool = False,
+    ) -> None:
+        if not callable(handler):
+            raise Invalid(f"an endpoint calls a function that takes one change, not {handler!r}")
+        self._access = make_access(signing=signing, bearer=bearer, basic=basic, no_auth=no_auth)
+        self._handler = handler
+        self._bucket = bucket
+        self._filter, self._policy = _watched(bucket, handler)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise Invalid(f"a webhook endpoint speaks HTTP, not {scope['type']}")
+        try:
+            status, body = await self._respond(scope, receive)
+            await answer(send, status, body)
+        except Refusal as refusal:
+            shown = {"error": refusal.error} if refusal.hint is None else refusal.body()
+            await refuse(receive, send, refusal, shown)
+
+    async def _respond(self, scope: Scope, receive: Receive) -> tuple[int, object]:
+        headers = headers_of(scope)
+        if scope["method"] != "POST":
+            raise Refusal(405, "method not allowed", headers={"allow": "POST"})
+        known = admit(self._access, scope, close=leaves_unread(headers, BODY_BYTES_MAX))
+        check_content(headers)
+        body = await read_body(headers, receive, bytes_max=BODY_BYTES_MAX, seconds=BODY_SECONDS)
+        if not known:
+            admit_signed(self._access, scope, body)
+        return await self._handle(headers, await self._parse(headers, body))
+
+    async def _parse(self, headers: dict[str, str], body: bytes) -> Parsed:
+        own, received_at = not self._access.no_auth, now_of(self._bucket)
+        try:
+            return await asyncio.to_thread(parse, "auto", headers, body, own=own, received_at=received_at)
+        except Invalid as error:
+            if "JSON" in str(error):
+                raise Refusal(400, "invalid json") from None
+            raise Refusal(400, "no notification that is known here", str(error)) from None
+
+    async def _handle(self, headers: dict[str, str], parsed: Parsed) -> tuple[int, object]:
+        if parsed.bad and not parsed.events:
+            raise Refusal(400, "none of the events can be read", parsed.bad[0].reason)
+        ours = RULE_HEADER in headers and not self._access.no_auth
+        prefix = prefix_of(self._bucket)
+        failed: list[dict[str, str]] = []
+        tried = 0
+        for told in parsed.events:
+            event = told if ours else below(prefix, told)
+            if event is None:
+                continue
+            tried += 1
+            error = await self._call(event)
+            if error is not None:
+                failed.append({"id": event.id, "error": error})
+        if not failed:
+            return 200, {"status": "ok"}
+        if len(failed) == tried:
+            return 500, {"error": "processing failed"}
+        return 200, {"failed": failed}
+
+    async def _call(self, event: ObjectEvent) -> str | None:
+        """What went wrong; None if it is done."""
+        change = self._bucket.change_for(self._handler, event)
+        try:
+            if not await run(self._bucket, _wanted(bus_of(self._bucket), self._filter, self._policy, event)):
+                return None
+            outcome = await _called(self._handler, change)
+        except Exception as error:
+            if change.is_over and self._policy.gone == "drop":
+                return None
+            log.warning("action=handler_failed event=%s key=%r", event.id, event.key, exc_info=True)
+            return _why(error)
+        if isinstance(outcome, type) and issubclass(outcome, outcomes.Outcome):
+            outcome = outcome()
+        match outcome:
+            case outcomes.Retry(reason):
+                return reason[:ERROR_CHARS_MAX]
+            case outcomes.Release():
+                return "the handler gave it back"
+            case outcomes.Bury(reason):
+                log.warning("action=buried event=%s key=%r %s", event.id, event.key, reason)
+        return None
+
+
+async def _called(handler: Handler, change: Any) -> Any:
+    """An async handler on the loop, a plain one on a thread."""
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+        return await handler(change)
+    result = await asyncio.to_thread(handler, change)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _watched(bucket: AnyBucket, handler: Handler) -> tuple[Filter, Policy]:
+    """What the handler was registered with; everything, for one that was not."""
+    for watcher in bucket.watchers.by_name.values():
+        if watcher.handler is handler:
+            if watcher.gather is not None:
+                raise Invalid(f"{watcher.name!r} waits for sets of keys and can only pull; run it with run_watchers")
+            return filters.parse(watcher.filter), watcher.policy
+    return filters.parse(""), WATCHER_POLICY
+
+
+def _wanted(bus: BusApi, chosen: Filter, policy: Policy, event: ObjectEvent) -> Procedure[bool]:
+    """Whether the handler is to see it, by the same measures as when it pulls."""
+    if event.hops > policy.hops_max:
+        log.warning("action=loop_guard event=%s key=%r hops=%d", event.id, event.key, event.hops)
+        return False
+    bucket = yield from bus.bucket.open()
+    if not (yield from matches(bucket, chosen, event, body_bytes_max=policy.body_bytes_max)):
+        return False
+    if policy.gone != "deliver" and event.kind in ("created", "changed", "moved"):
+        found = yield from look_at(bucket, event.key)
+        if isinstance(found, Missing):
+            return False
+        return event.version is None or plain_version(found.version) == event.version
+    return True
+
+
+def _why(error: Exception) -> str:
+    """For the sender's journal: what kind of error, and the words of ours; another's words may hold anything."""
+    text = str(error) if isinstance(error, BucketMQError) else ""
+    return f"{type(error).__name__}: {text}"[:ERROR_CHARS_MAX] if text else type(error).__name__

@@ -1,0 +1,150 @@
+"""Running the app on uvicorn: one process, bounded in connections and time, stopped by SIGTERM with nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from bucketmq import aio
+from bucketmq.errors import Invalid, Unavailable
+from bucketmq.server.access import is_loopback
+from bucketmq.server.app import make_app
+from bucketmq.server.settings import ServerSettings
+
+CONNECTIONS_MAX = 512
+HEADERS_SECONDS = 10.0
+"""How long a connection may go without a whole request's headers on it."""
+HEADERS_BYTES_MAX = 32 << 10
+
+Listening = Callable[[str], None]
+"""Told the address when the server listens."""
+
+
+async def serve(
+    bucket: aio.Bucket,
+    settings: ServerSettings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    listening: Listening = lambda _: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then finish what is in hand. Closing the bucket is the caller's."""
+    check_host(settings, host)
+    await bucket.open()  # a bucket that cannot be used is an error here, not a line in a log
+    with listen(host, port) as listener:
+        await make_server(bucket, settings, listening).serve(sockets=[listener])
+
+
+def make_server(bucket: aio.Bucket, settings: ServerSettings, listening: Listening = lambda _: None) -> Server:
+    """The server for a socket that is bound. `should_exit` stops it."""
+    return Server(
+        uvicorn.Config(
+            make_app(bucket, settings),
+            http=PatientProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # whoever calls is who the connection says
+            server_header=False,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_graceful_shutdown=int(settings.stop_seconds) + 1,
+            h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
+        ),
+        listening,
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound; port 0 is any free one."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        raise Unavailable(
+            f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another host or port"
+        ) from None
+    return listener
+
+
+def check_host(settings: ServerSettings, host: str) -> None:
+    """Without secrets only this machine may call."""
+    if settings.access.no_auth and not is_loopback(host):
+        raise Invalid(f"without secrets a server may listen on 127.0.0.1 only, not on {host!r}; give it a token")
+
+
+class Server(uvicorn.Server):
+    """uvicorn, ending with its own end: not by sending itself the signal again, before the bucket is closed."""
+
+    def __init__(self, config: uvicorn.Config, listening: Listening) -> None:
+        super().__init__(config)
+        self._listening = listening
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and sockets:
+            host, port = sockets[0].getsockname()[:2]
+            self._listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+
+class PatientProtocol(H11Protocol):
+    """Patient with slow senders, but not for ever: a connection on which no request is under way ends after a while."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.access_log = False  # a line for each request would also show what somebody put into a query
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._forget()
+        elif self._timer is None and not self.transport.is_closing():
+            self._timer = self.loop.call_later(HEADERS_SECONDS, self.transport.close)
+
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

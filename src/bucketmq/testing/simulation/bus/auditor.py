@@ -1,0 +1,465 @@
+"""The auditor of the event bus: sees every object as it lands and every event as it arrives, and says what must not be.
+
+ * I7: each post ends in one outcome, nothing is destroyed on the way, and humans are told of what is flagged.
+ * I8: what a rule wants reaches it or its dead letters; nothing else does; ids stay; bookkeeping makes no events.
+ * Moves, sweeps, fan-in and duplicates, each with its own sentence.
+
+It knows what really happened (`history`) and never asks the code under test what should have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from bucketmq.errors import BucketMQError
+from bucketmq.events.event import ObjectEvent, event_id, seconds_of, time_text
+from bucketmq.events.inventory import Manifest, decode_items
+from bucketmq.events.rule import Rule, rule_of
+from bucketmq.log import segment as lines
+from bucketmq.log.documents import decode_head
+from bucketmq.log.layout import base_of, is_bookkeeping, join
+from bucketmq.procedures.events import REPLAY_HEADER
+from bucketmq.procedures.objects import Note
+from bucketmq.queue.message import Message
+from bucketmq.testing.simulation.bus.history import LONG, History, State
+from bucketmq.testing.simulation.bus.plan import AGAIN_SECONDS, OUTCOMES, Plan
+from bucketmq.testing.simulation.bus.provider import Provider
+from bucketmq.testing.simulation.bus.scenario import ARCHIVE, DEADLINE_SECONDS, HUMANS, Spec, rule_at
+from bucketmq.testing.simulation.store import SimStore
+from bucketmq.testing.simulation.world import World
+
+PROBLEMS_MAX = 20
+FOREIGN = "foreign"
+COPIES = tuple(f"{name}/" for name in (*OUTCOMES, "kept"))
+"""Where moves go to."""
+
+
+class Post(msgspec.Struct):
+    """What a post's body says."""
+
+    id: str = ""
+    n: int = 0
+    verdict: str = ""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """One line of the log of events."""
+
+    event: ObjectEvent
+    to: str | None
+    state: State | None
+
+
+class Auditor:
+    """A `store.Witness`, and the endpoints' ear."""
+
+    def __init__(self, plan: Plan, world: World, store: SimStore, provider: Provider) -> None:
+        self.plan = plan
+        self.world = world
+        self.store = store
+        self.provider = provider
+        self.history = History()
+        self.problems: list[str] = []
+        self.specs: dict[str, Spec] = {}
+        self.began: dict[str, float] = {}
+        """Since when a rule must see everything."""
+        self.existing: set[str] = set()
+        """Rules that must also see what was there before and is still."""
+        self.rules: dict[str, Rule] = {}
+        """As they lie in the bucket."""
+        self.arrived_at: dict[tuple[str, str, str | None], float] = {}
+        """For each rule, key and version (None for a deletion), when it arrived last."""
+        self.arrivals: Counter[tuple[str, str]] = Counter()
+        """By rule and event id."""
+        self.webhook_ids: dict[tuple[str, str], set[str]] = {}
+        self.told: dict[str, list[Told]] = {}
+        """By event id."""
+        self.told_states: dict[State, set[str]] = {}
+        """For each state who told of it to everybody."""
+        self.gone_told: dict[tuple[str, float], str] = {}
+        """Deletions that were told of to everybody: key and moment."""
+        self.moved_ids: dict[State, set[str]] = {}
+        self.meant: set[tuple[str, str]] = set()
+        """Which process deletes which key on purpose."""
+        self.inventory: dict[str, dict[str, tuple[str | None, float]]] = {}
+        """For each chunk its keys, with version and time."""
+        self.manifests: dict[str, Manifest] = {}
+        self.busy: dict[str, bool] = {}
+        """For each head whether anything is in somebody's hands."""
+        self.fired: dict[str, list[tuple[float, tuple[str, ...]]]] = {}
+        """For each set of the fan-in when its handler ended well, and what was missing."""
+        self.active_at = 0.0
+        """When something last happened that may lead to more."""
+        self.events = 0
+        self._root = f"{plan.prefix}/" if plan.prefix else ""
+
+    def problem(self, text: str) -> None:
+        self.world.note("AUDIT", text)
+        if len(self.problems) < PROBLEMS_MAX and text not in self.problems:
+            self.problems.append(text)
+
+    def landed(self, who: str, key: str, body: bytes | None) -> None:
+        """Something changed in the store."""
+        name = key.removeprefix(self._root)
+        bookkeeping = is_bookkeeping(name)
+        found = self.store.objects.get(key)
+        self.provider.changed(
+            key, None if found is None else found.version, len(body or b""), bookkeeping=bookkeeping
+        )
+        if bookkeeping:
+            try:
+                self._own(name, body)
+            except (BucketMQError, msgspec.MsgspecError) as error:
+                self.problem(f"{name} was written so that it cannot be read: {error}")
+            return
+        self.active_at = self.world.now
+        if found is None:
+            before = self.history.deleted(name, self.world.now)
+            if before is not None and who != FOREIGN:
+                self.world.after(0.0, self._check_deleted, who, before)
+            return
+        state, before = self.history.wrote(name, found, who, self.world.now)
+        if before is not None and who != FOREIGN:
+            self._check_overwritten(who, before, state)
+
+    # Users' objects (I7)
+
+    def _check_deleted(self, who: str, before: State) -> None:
+        """A process of ours ended a state: it meant to, or there is a copy, or it took back its own copy."""
+        if (who, before.key) in self.meant:
+            return
+        if before.key.startswith(COPIES):
+            self.world.covered["move undone"] += 1
+            sources = [
+                state
+                for name, key in self.history.keys.items()
+                if not name.startswith(COPIES)
+                for state in key.states
+                if state.body == before.body and state.landed_at <= before.landed_at
+            ]
+            if not any(state.ended_by != "deleted" for state in sources):
+                self.problem(f"destroyed: {who} deleted {before}, the only copy of what was moved there")
+            return
+        copies = (
+            state
+            for name, key in self.history.keys.items()
+            if name.startswith(COPIES)
+            for state in key.states
+            if state.body == before.body and state.ended_at > before.landed_at
+        )
+        if next(copies, None) is None:
+            self.problem(f"destroyed: {who} deleted {before}, and there is no copy of it")
+
+    def _check_overwritten(self, who: str, before: State, after: State) -> None:
+        """A move may only write over what is there if it was told to, and never an older post over a newer."""
+        if after.from_mark is None or not after.key.startswith(COPIES) or before.body == after.body:
+            return
+        if self.plan.moving != "replace" or before.key.startswith("kept/"):
+            self.problem(f"destroyed: {who} moved {after} over {before}")
+        elif self._submitted_at(before.body) > self._submitted_at(after.body):
+            self.problem(f"destroyed: {who} moved {after} over {before}, which came later")
+
+    def _submitted_at(self, body: bytes) -> float:
+        """When a post was last put into pending/."""
+        states = (state for name, key in self.history.keys.items() if name.startswith("pending/") for state in key.states)
+        return max((state.landed_at for state in states if state.body == body), default=0.0)
+
+    # Our own objects
+
+    def _own(self, name: str, body: bytes | None) -> None:
+        parts = name.split("/")
+        if parts[0] == "queues" and body is not None:
+            if parts[2] == "log":
+                self._appended(parts[1], base_of(name), body)
+            elif parts[2] == "heads" and parts[1] == "events":
+                head = decode_head(body, name)
+                self.busy[name] = bool(head.leases or head.waiting or head.moving)
+                if head.leases:
+                    self.active_at = self.world.now
+        elif parts[0] == "queues" and parts[1:3] == ["events", "heads"]:
+            self.busy.pop(name, None)
+        elif parts[0] == "rules" and len(parts) == 2 and not name.endswith(".secrets.json"):
+            rule = parts[1].removesuffix(".json")
+            if body is None:
+                self.rules.pop(rule, None)
+                self.world.covered["removed rule tidied"] += 1
+            else:
+                self.rules[rule] = msgspec.json.decode(body, type=Rule)
+        elif parts[:2] == ["inventory", "sweeps"]:
+            self._swept(parts, body)
+        elif parts[:2] == ["inventory", "notes"] and body is not None:
+            msgspec.json.decode(body, type=Note)
+
+    def _swept(self, parts: list[str], body: bytes | None) -> None:
+        if parts[3] == "manifest.json":
+            if body is not None:
+                self.manifests[parts[2]] = msgspec.json.decode(body, type=Manifest)
+        elif body is None:
+            self.inventory.pop(parts[4], None)
+        else:
+            items = decode_items(body, parts[4]) if body.strip() else []
+            self.inventory[parts[4]] = {item.key: (item.version, item.stored_at) for item in items}
+
+    def inventoried(self) -> dict[str, tuple[str | None, float]]:
+        """What the last committed sweep of everything believes to be there."""
+        manifest = self.manifests.get("all")
+        found: dict[str, tuple[str | None, float]] = {}
+        for chunk in manifest.chunks if manifest is not None else ():
+            found.update(self.inventory.get(chunk.name + ".ndjson", {}))
+        return found
+
+    def _appended(self, queue: str, base: int, body: bytes) -> None:
+        if queue not in ("events", "events.dead", ARCHIVE):
+            return
+        segment = lines.Segment(base, body)
+        for message in segment.messages(base, segment.end):
+            if queue == "events":
+                if message.move is None:
+                    self._told(message)
+            elif queue == ARCHIVE:
+                event = msgspec.convert(message.body, ObjectEvent)
+                self.arrived(ARCHIVE, (message.headers or {})["event-id"], event)
+            elif message.died is not None:
+                self._died(message)
+        self.active_at = self.world.now
+
+    def _died(self, message: Message) -> None:
+        assert message.died is not None
+        rule = rule_of(message.died.subscription)
+        try:
+            event = msgspec.convert(message.body, ObjectEvent)
+        except msgspec.ValidationError:
+            return
+        self.world.covered["dead letter"] += 1
+        self.world.note("AUDIT", f"dead letter of {rule}: {event.key} {event.id}")
+        if rule is not None:
+            self._mark(rule, event)
+
+    # The log of events
+
+    def _told(self, message: Message) -> None:
+        try:
+            event = msgspec.convert(message.body, ObjectEvent)
+        except msgspec.ValidationError:
+            if message.to is None:
+                self.problem(f"the log of events was given something else: {message.body}")
+            return
+        self.events += 1
+        if is_bookkeeping(event.key) or event.key.startswith(self._root or "\0"):
+            self.problem(f"an event about bookkeeping: {event.key} ({event.source})")
+            return
+        if message.to is not None and (message.headers or {}).get(REPLAY_HEADER):
+            self.world.covered["replayed"] += 1
+        state, deleted_at = self._attributed(event)
+        self.told.setdefault(event.id, []).append(Told(event, message.to, state))
+        if state is not None and message.to is None:
+            self.told_states.setdefault(state, set()).add(event.source)
+        if deleted_at is not None and message.to is None:
+            self.gone_told[event.key, deleted_at] = event.source
+        if event.kind == "moved" and event.source == "writer" and state is not None:
+            ids = self.moved_ids.setdefault(state, set())
+            ids.add(event.id)
+            if len(ids) > 1:
+                self.problem(f"one move, two ids: {event.from_key} to {state} was told of as {sorted(ids)}")
+
+    def _attributed(self, event: ObjectEvent) -> tuple[State | None, float | None]:
+        """What an event is about: a state, or the moment of a deletion. It is a problem if there was no such thing."""
+        known = self.history.keys.get(event.key)
+        states = known.states if known is not None else []
+        if event.kind == "deleted":
+            return None, self._deletion(event, states)
+        for state in reversed(states):
+            if self._is_about(event, state):
+                return state, None
+        if event.kind == "moved" and self.plan.renames and event.from_key in self.history.keys:
+            return None, None  # a rename keeps what is written beside the object, so nobody can tell its writes apart
+        self.problem(f"invented: {event.source} tells that {event.key} was {event.kind} ({event.version}), it was not")
+        return None, None
+
+    def _is_about(self, event: ObjectEvent, state: State) -> bool:
+        if event.source == "writer":
+            verb = "move" if event.kind == "moved" else "put"
+            return state.write is not None and event.id == event_id("writer", "", event.key, verb, state.write)
+        if event.version != state.version:
+            return False
+        if event.source == "sweep":
+            return event.at == time_text(state.stored_at)
+        return event.at[:-4] == time_text(state.landed_at)[:-4]
+
+    def _deletion(self, event: ObjectEvent, states: list[State]) -> float | None:
+        """When the deletion was that an event tells of."""
+        if event.source == "writer":
+            if event.key not in {key for _, key in self.meant}:
+                self.problem(f"invented: a writer tells that {event.key} was deleted, and nobody did")
+            return None
+        for state in reversed(states):
+            if event.source == "sweep":
+                if event.version == state.version and event.seen_at == time_text(state.stored_at):
+                    later = [each.ended_at for each in states if each.ended_by == "deleted"]
+                    moments = [moment for moment in later if moment > state.landed_at]
+                    if moments:
+                        return max(moments)
+            elif state.ended_by == "deleted" and event.at[:-4] == time_text(state.ended_at)[:-4]:
+                return state.ended_at
+        self.problem(f"invented: {event.source} tells that {event.key} ({event.version}) was deleted, it was not")
+        return None
+
+    # Arrivals (I8)
+
+    def posted(self, url: str, webhook_id: str, event: ObjectEvent) -> None:
+        """An endpoint processed an event."""
+        self.arrived(rule_at(url), webhook_id, event)
+
+    def arrived(self, rule: str, webhook_id: str, event: ObjectEvent) -> None:
+        self.active_at = self.world.now
+        self.world.note("AUDIT", f"{rule} was given {event.kind} {event.key} {event.version} {event.id}")
+        spec = self.specs[rule]
+        if not spec.wants(event.key, event.kind):
+            self.problem(f"{rule} was given {event.kind} {event.key}, which it does not want")
+        lines_ = self.told.get(event.id, [])
+        if not any(rule_of(line.to) == rule if line.to else True for line in lines_):
+            self.problem(f"{rule} was given {event.id} ({event.key}), which was for {[line.to for line in lines_]}")
+        self.arrivals[rule, event.id] += 1
+        ids = self.webhook_ids.setdefault((rule, event.id), set())
+        ids.add(webhook_id)
+        if self.plan.batch == 1 and ids != {event.id}:
+            self.problem(f"{rule} was given {event.id} under the webhook-ids {sorted(ids)}")
+        self._mark(rule, event)
+
+    def _mark(self, rule: str, event: ObjectEvent) -> None:
+        version = None if event.kind == "deleted" else event.version
+        self.arrived_at[rule, event.key, version] = self.world.now
+
+    # The end
+
+    def is_idle(self) -> bool:
+        return not any(self.busy.get(name) for name in self.busy if self._counts(name))
+
+    def _counts(self, head: str) -> bool:
+        rule = rule_of(head.split("/")[3])
+        found = self.rules.get(rule or "")
+        return found is not None and found.removed_at is None and found.subscription == head.split("/")[3]
+
+    def close(self, deleted_before: set[str]) -> None:
+        """Balance the books. `deleted_before`: keys an inventory had that are gone."""
+        for name, spec in self.specs.items():
+            rule = self.rules.get(name)
+            if rule is not None and rule.removed_at is None:
+                self._check_rule(spec, deleted_before)
+        if self.plan.calm:
+            for (name, id_), count in self.arrivals.items():
+                replays = sum(line.to is not None for line in self.told[id_])
+                if count > 1 + replays:
+                    self.problem(f"{name} was given {id_} {count} times, and nothing had gone wrong")
+        if self.plan.moderation:
+            self._check_posts()
+        if self.plan.fan_in:
+            self._check_sets()
+
+    def _check_rule(self, spec: Spec, deleted_before: set[str]) -> None:
+        name, began = spec.rule.name, self.began[spec.rule.name]
+        for key, known in self.history.keys.items():
+            if not spec.wants(key, "created"):
+                continue
+            for state in known.states:
+                last = state.ended_at == LONG
+                if state.landed_at < began and not (last and name in self.existing):
+                    continue
+                if not (last or (spec.all_states and state in self.told_states)) or self._doubtful(known.states, state):
+                    continue
+                arrived = self.arrived_at.get((name, key, state.version), 0.0)
+                if arrived < state.landed_at:
+                    told = sorted(self.told_states.get(state, ()))
+                    self.problem(
+                        f"missed: {name} was never given {state} of {time_text(state.landed_at)}, "
+                        f"{'which is there' if last else 'which was there'}; told by {told}"
+                    )
+            if not spec.deletions or not known.deletions:
+                continue
+            for moment in known.deletions:
+                told_by = self.gone_told.get((key, moment))
+                final = moment == known.deletions[-1] and known.current is None and key in deleted_before
+                if final or (told_by is not None and spec.all_states):
+                    if self.arrived_at.get((name, key, None), 0.0) < moment:
+                        self.problem(
+                            f"missed: {name} was never told that {key} was deleted at {time_text(moment)}; "
+                            f"told by {told_by}"
+                        )
+
+    def _doubtful(self, states: list[State], state: State) -> bool:
+        """Whether the same bytes were put twice within moments on a store that cannot tell: a known weakness."""
+        return self.plan.content_versions and any(
+            other is not state
+            and other.version == state.version
+            and abs(other.landed_at - state.landed_at) <= AGAIN_SECONDS
+            for other in states
+        )
+
+    def _check_posts(self) -> None:
+        """I7."""
+        for state in self.history.below("pending/"):
+            self.problem(f"I7: {state} is still in pending/")
+        posts: dict[str, State] = {}
+        for key, known in self.history.keys.items():
+            if key.startswith("pending/") and known.states:
+                posts[key] = known.states[-1]
+        ends = [state for outcome in OUTCOMES for state in self.history.below(f"{outcome}/")]
+        for key, last in posts.items():
+            found = [state for state in ends if state.body == last.body]
+            same = sum(state.body == last.body for state in self.history.keys[key].states)
+            if last.ended_at != LONG and not 1 <= len(found) <= same and (found or not self._was_replaced(last)):
+                self.problem(f"I7: the last state of {key}, {last}, is at {[each.key for each in found]}")
+        for state in self.history.below("flagged/"):
+            if state.from_mark is None:
+                continue
+            arrived = self.arrived_at.get((HUMANS, state.key, state.version), 0.0)
+            if arrived < state.landed_at:
+                self.problem(f"I7: no human was told of {state}")
+
+    def _was_replaced(self, post: State) -> bool:
+        """Whether a post was in an outcome and somebody wrote over it there."""
+        return any(
+            state.body == post.body and state.ended_by == "overwritten"
+            for name, known in self.history.keys.items()
+            if name.startswith(COPIES)
+            for state in known.states
+        )
+
+    def _check_sets(self) -> None:
+        complete: dict[str, list[State]] = {}
+        for key, known in self.history.keys.items():
+            if key.startswith("parts/") and known.states:
+                complete.setdefault(key.split("/")[1], []).append(known.states[0])
+        for name, parts in complete.items():
+            fired = self.fired.get(name, [])
+            whole = len(parts) == 2
+            if not fired and (whole or self.plan.deadline):
+                self.problem(f"fan-in: the set {name} ({len(parts)} of 2) never fired")
+            if len(fired) > 1 and self.plan.calm:
+                self.problem(f"fan-in: the set {name} fired {len(fired)} times, and nothing had gone wrong")
+            for _, missing in fired:
+                self.world.covered["deadline fired" if missing else "set complete"] += 1
+                if missing and not self.plan.deadline:
+                    self.problem(f"fan-in: the set {name} fired without {missing}, and there was no deadline")
+                expected = {f"parts/{name}/b.json"} if not whole else set()
+                if not whole and set(missing) != expected:
+                    self.problem(f"fan-in: the set {name} fired without {missing}, missing is {sorted(expected)}")
+            first = min(part.landed_at for part in parts)
+            early = [moment for moment, missing in fired if missing and moment < first + DEADLINE_SECONDS - 1.5]
+            if early:
+                self.problem(f"fan-in: the set {name} fired incomplete {early[0] - first:.1f} s after its first part")
+
+
+def post_of(body: bytes) -> Post:
+    try:
+        return msgspec.json.decode(body, type=Post)
+    except msgspec.MsgspecError:
+        return Post()
+
+
+def full_key(plan: Plan, key: str) -> str:
+    return join(plan.prefix, key)
+
+

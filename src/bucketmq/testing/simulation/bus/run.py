@@ -1,0 +1,308 @@
+"""One seed of the event bus, from its plan to its report: chaos, then healing, a last sweep, a drain, the audit."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from bucketmq.errors import BucketMQError
+from bucketmq.procedures import deliver, gather, notifier, objects, rules, sweep
+from bucketmq.procedures.api import BucketApi
+from bucketmq.procedures.bus import BusApi
+from bucketmq.procedures.requests import Procedure
+from bucketmq.testing.simulation.bus.auditor import Auditor, full_key
+from bucketmq.testing.simulation.bus.network import SimNetwork
+from bucketmq.testing.simulation.bus.plan import CHAOS_SECONDS, LEVEL, Plan, Step, Tilt, draw
+from bucketmq.testing.simulation.bus.provider import Provider
+from bucketmq.testing.simulation.bus.scenario import DEADLINE_SECONDS, TEMP, specs, temp_spec
+from bucketmq.testing.simulation.bus.spies import spying
+from bucketmq.testing.simulation.bus.workload import Actor, Foreigners, Line, Scene
+from bucketmq.testing.simulation.engine import Process
+from bucketmq.testing.simulation.faults import NONE
+from bucketmq.testing.simulation.run import quiet
+from bucketmq.testing.simulation.store import SimStore
+from bucketmq.testing.simulation.world import EPOCH, World
+
+FATES_MAX = 5
+LEASE_SECONDS = 8.0
+FREEZE_SECONDS = 4.0, 25.0
+
+COMPRESSED = (
+    (deliver, "LEASE_SECONDS", LEASE_SECONDS),
+    (gather, "FIRING_SECONDS", 2 * LEASE_SECONDS),
+    (objects, "NOTE_SECONDS", 10.0),
+    (notifier, "NOTES_SECONDS", 5.0),
+    (notifier, "TIDY_SECONDS", 15.0),
+    (rules, "REMOVED_SECONDS", 12.0),
+)
+"""A minute of the real bus is seconds here: a run of minutes would mostly watch workers poll."""
+
+NOTICE_SECONDS = 15.0
+"""Within this time, once all is well, whoever runs rules knows that one is paused or removed."""
+
+NOTES_SECONDS = 18.0
+QUIET_SECONDS = 14.0
+"""Longer than an idle worker sleeps: if nothing happened for so long, nothing will."""
+
+DRAIN_SECONDS = 240.0
+PROBE = "docs/probe"
+
+
+class Report(msgspec.Struct):
+    """What one seed did and whether anything was wrong."""
+
+    seed: int
+    problems: list[str]
+    messages: int
+    """Events in the log."""
+    requests: int
+    virtual_seconds: float
+    drain_seconds: float
+    arrivals: int = 0
+    repeated: int = 0
+    """Arrivals beyond the first of an event at a rule."""
+    faults: dict[str, int] = {}
+    covered: dict[str, int] = {}
+    trace: list[str] | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of a traced run: equal for equal histories."""
+        return hashlib.blake2b("\n".join(self.trace or []).encode(), digest_size=16).hexdigest()
+
+
+def run_seed(seed: int, *, tilt: Tilt = LEVEL, traced: bool = False) -> Report:
+    """Run one seed. The same seed gives the same history, on every machine."""
+    run = Run(draw(seed, tilt), traced=traced)
+    with quiet(), compressed(run.plan), spying(run.world.covered):
+        return run.report()
+
+
+@contextmanager
+def compressed(plan: Plan) -> Iterator[None]:
+    with ExitStack() as stack:
+        for module, name, value in COMPRESSED:
+            stack.enter_context(patch.object(module, name, value))
+        stack.enter_context(patch.object(sweep, "RANGE_KEYS", plan.range_keys))
+        yield
+
+
+class Run:
+    """The processes of one seed, the store they share, and the world around."""
+
+    def __init__(self, plan: Plan, *, traced: bool = False) -> None:
+        self.plan = plan
+        self.world = World(f"bus {plan.seed}", traced=traced)
+        self.store = SimStore(
+            self.world,
+            lists_in_order=plan.lists_in_order,
+            answer_stamps=plan.answer_stamps,
+            content_versions=plan.content_versions,
+            whole_seconds=plan.whole_seconds,
+            renames=plan.renames,
+        )
+        self.provider = Provider(plan, self.world)
+        self.auditor = Auditor(plan, self.world, self.store, self.provider)
+        self.store.witness = self.auditor
+        self.network = SimNetwork(plan, self.world, self.auditor.posted)
+        self.scene = Scene(plan, self.world, self.store, self.network, self.provider, self.auditor, [True])
+        self.foreigners = Foreigners(self.scene)
+        self.lines = self._lines()
+        self.processes: list[Process] = []
+        self._fates = 0
+        self._births = 0
+
+    def _lines(self) -> list[Line]:
+        plan = self.plan
+        lines = [Line(f"writer{number}", "writer", steps) for number, steps in enumerate(plan.own)]
+        lines += [Line("receiver", "receiver")] if plan.notifies else []
+        lines += [Line(f"sweeper{number}", "sweeper") for number in range(plan.sweepers)]
+        lines += [Line(f"notifier{number}", "notifier") for number in range(plan.notifiers)]
+        watched = plan.moderation or plan.fan_in
+        lines += [Line(f"watcher{number}", "watcher") for number in range(plan.watchers if watched else 0)]
+        return lines + ([Line("admin", "admin")] if plan.temp else [])
+
+    def report(self) -> Report:
+        world, auditor = self.world, self.auditor
+        self._found()
+        self.store.faults = self.plan.faults
+        for line in self.lines:
+            self._play(line)
+        self.foreigners.start()
+        world.run(lambda: False, EPOCH + CHAOS_SECONDS)
+        healed = self._heal()
+        self._finish()
+        auditor_gone = self._gone()
+        self._alone(self._api().sweep())
+        if not world.run(self._is_quiet, world.now + DRAIN_SECONDS):
+            auditor.problem(f"not quiet in time: {self._what_is_left()}")
+        self._stop()
+        auditor.close(auditor_gone)
+        for process in self.processes:
+            if process.broken is not None:
+                auditor.problem(f"{process.name}: a procedure ended with {process.broken!r}")
+        return Report(
+            seed=self.plan.seed,
+            problems=auditor.problems,
+            messages=auditor.events,
+            requests=self.store.requests,
+            virtual_seconds=world.now - EPOCH,
+            drain_seconds=world.now - healed,
+            arrivals=sum(auditor.arrivals.values()),
+            repeated=sum(count - 1 for count in auditor.arrivals.values()),
+            faults=dict(world.faults),
+            covered=dict(world.covered),
+            trace=world.lines,
+        )
+
+    # Phases
+
+    def _api(self) -> BusApi:
+        plan = self.plan
+        bucket = BucketApi(
+            plan.prefix,
+            lists_in_order=True,
+            local=False,
+            probe_first=False,
+            renames=plan.renames,
+            exact_versions=not plan.content_versions,
+        )
+        return BusApi(bucket)
+
+    def _found(self) -> None:
+        """Make the rules that are there from the beginning, before anything can go wrong."""
+        auditor, made = self.auditor, specs(self.plan)
+        if self.plan.temp:
+            auditor.specs[TEMP] = temp_spec(self.plan)
+            if self.plan.temp not in ("late", "existing"):
+                made.append(auditor.specs[TEMP])
+        api = self._api()
+        for spec in made:
+            auditor.specs[spec.rule.name] = spec
+            auditor.began[spec.rule.name] = EPOCH
+            self._alone(api.add_rule(spec.rule, None, "latest", existing=None, replace=False))
+
+    def _alone(self, procedure: Procedure[Any]) -> Any:
+        """Run one procedure in a process of its own to its end."""
+        ended: list[tuple[Any, BaseException | None]] = []
+        process = Process(self.world, self.store, "alone")
+        process.start(procedure, "alone", lambda value, error: ended.append((value, error)))
+        self.world.run(lambda: bool(ended), self.world.now + 600)
+        value, error = ended[0]
+        if error is not None:
+            raise error
+        return value
+
+    def _play(self, line: Line) -> None:
+        """Begin a process for a role."""
+        self._births += 1
+        skewed = self.world.chance() < self.plan.faults.skew * 2 and self.scene.is_troubled
+        skew = self.world.between(-5.0, 5.0) if skewed else 0.0
+        if skewed:
+            self.world.faults["skew"] += 1
+        process = Process(self.world, self.store, f"{line.name}.{self._births}", skew_seconds=skew)
+        process.http = self.network
+        process.on_request = self._fate
+        process.on_death = lambda _: self._died(line)
+        self.processes.append(process)
+        Actor(self.scene, line, process).start()
+
+    def _died(self, line: Line) -> None:
+        line.open = 0
+        self.world.after(self.world.between(0.1, 8.0) if self.scene.is_troubled else 0.0, self._play, line)
+
+    def _fate(self, process: Process) -> str | None:
+        """Whether a process dies or freezes at this request."""
+        faults, world = self.store.faults, self.world
+        if faults is NONE or self._fates >= FATES_MAX:
+            return None
+        if faults.crash and world.chance() < faults.crash:
+            self._fates += 1
+            world.faults["crash"] += 1
+            return "before" if world.chance() < 0.5 else "after"
+        if faults.freeze and world.chance() < faults.freeze:
+            self._fates += 1
+            world.faults["freeze"] += 1
+            process.freeze(world.between(*FREEZE_SECONDS))
+        return None
+
+    def _heal(self) -> float:
+        self.world.note("HEAL", "")
+        self.store.faults = NONE
+        self.scene.trouble[0] = False
+        self.network.heal()
+        self.provider.heal()
+        for process in self.processes:
+            process.thaw()
+        return self.world.now
+
+    def _finish(self) -> None:
+        """Let all writers end, see that who is told to rest rests, and wake everybody up."""
+        world, auditor = self.world, self.auditor
+        if not world.run(self._is_written, world.now + 200):
+            auditor.problem(f"writers did not come to an end: {self._what_is_left()}")
+        resting = self.plan.temp in ("pause", "remove")
+        if self.plan.temp or self.plan.documents:
+            if resting:
+                world.run(lambda: False, world.now + NOTICE_SECONDS)
+            self.foreigners.put(Step("put", PROBE, 0.0, "is anybody there"))
+            world.run(lambda: False, world.now + (NOTICE_SECONDS if resting else 0.0))
+        if resting and any(name == TEMP and key == PROBE for name, key, _ in auditor.arrived_at):
+            auditor.problem(f"the rule {TEMP} was told to {self.plan.temp}, and still delivers")
+        for name, rule in sorted(auditor.rules.items()):
+            if rule.paused is not None and rule.removed_at is None:
+                world.covered["paused by 410"] += "410" in rule.paused
+                self._resume(name)
+        if self._notes():
+            world.run(lambda: not self._notes(), world.now + NOTES_SECONDS)
+        if not world.run(lambda: self.provider.in_flight == 0, world.now + 100):
+            auditor.problem("notifications are still under way")
+
+    def _resume(self, name: str) -> None:
+        try:
+            self._alone(self._api().resume_rule(name))
+        except BucketMQError as error:
+            self.auditor.problem(f"the rule {name} cannot be resumed: {error}")
+
+    def _is_written(self) -> bool:
+        return not self.foreigners.steps and all(
+            not line.steps and not line.open and line.chore_done for line in self.lines
+        )
+
+    def _notes(self) -> list[str]:
+        return self.store.keys(full_key(self.plan, "inventory/notes/"))
+
+    def _gone(self) -> set[str]:
+        """What the last inventory has and the bucket has not: the last sweep must tell of it."""
+        current = self.auditor.history.current
+        return {key for key in self.auditor.inventoried() if current(key) is None}
+
+    def _is_quiet(self) -> bool:
+        auditor = self.auditor
+        if self.world.now - auditor.active_at < QUIET_SECONDS or self.network.in_flight or self.provider.in_flight:
+            return False
+        return auditor.is_idle() and not self._due()
+
+    def _due(self) -> bool:
+        """Whether a set's deadline is still to come."""
+        if not (self.plan.fan_in and self.plan.deadline):
+            return False
+        laters = self.store.keys(full_key(self.plan, "queues/events/later/"))
+        soon = int(self.world.now + 2 * DEADLINE_SECONDS)
+        return any(int(key.split("/")[-2]) < soon for key in laters)
+
+    def _what_is_left(self) -> str:
+        busy = [name for name, busy in self.auditor.busy.items() if busy]
+        steps = {line.name: len(line.steps) + line.open for line in self.lines if line.steps or line.open}
+        return f"heads {busy}, steps {steps}, foreign {len(self.foreigners.steps)}, calls {self.provider.in_flight}"
+
+    def _stop(self) -> None:
+        for process in self.processes:
+            process.on_death = lambda _: None
+            process.kill()
+        self.world.run(lambda: False, self.world.now + 0.1)

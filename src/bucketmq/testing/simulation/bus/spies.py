@@ -1,0 +1,97 @@
+"""Counts what can only be seen inside the production code: which rule of the window collapsed an echo, and the like.
+
+A spy looks and passes on; it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from bucketmq.events import window
+from bucketmq.events.event import OBSERVED, ObjectEvent
+from bucketmq.procedures import deliver, objects, sweep
+from bucketmq.procedures.requests import Procedure
+
+
+@contextmanager
+def spying(covered: Counter[str]) -> Iterator[None]:
+    """Count into `covered` while the block runs."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(window, "_echoes", _echoes(window._echoes, covered)))
+        stack.enter_context(patch.object(window.Window, "judge", _judge(window.Window.judge, covered)))
+        stack.enter_context(patch.object(sweep, "_replace", _superseded(sweep._replace, covered)))
+        stack.enter_context(patch.object(objects, "_what_happened", _recovered(objects._what_happened, covered)))
+        stack.enter_context(patch.object(deliver, "_note_failure", _failed(deliver._note_failure, covered)))
+        stack.enter_context(patch.object(deliver, "_note_success", _succeeded(deliver._note_success, covered)))
+        yield
+
+
+def _judge(original: Callable[..., Any], covered: Counter[str]) -> Callable[..., Any]:
+    def judge(self: window.Window, offset: int, event: ObjectEvent) -> Any:
+        covered["echo by id (1)"] += event.id in self._ids
+        verdict = original(self, offset, event)
+        covered["stale"] += verdict.stale
+        return verdict
+
+    return judge
+
+
+def _echoes(original: Callable[..., bool], covered: Counter[str]) -> Callable[..., bool]:
+    def echoes(telling: Any, event: ObjectEvent, *, gone: bool) -> bool:
+        found = original(telling, event, gone=gone)
+        if found:
+            covered[_rule(telling, event, gone=gone)] += 1
+        return found
+
+    return echoes
+
+
+def _rule(telling: Any, event: ObjectEvent, *, gone: bool) -> str:
+    if gone:
+        return "echo of a deletion"
+    if event.exact:
+        return "echo of an exact version (2a)"
+    if event.source in OBSERVED or telling.observed is not None:
+        return "echo of an observed state (2b)"
+    return "echo of a telling (2c)"
+
+
+def _superseded(original: Callable[..., Procedure[Any]], covered: Counter[str]) -> Callable[..., Procedure[Any]]:
+    def replace(*arguments: Any) -> Procedure[Any]:
+        try:
+            return (yield from original(*arguments))
+        except sweep._Superseded:
+            covered["sweep superseded"] += 1
+            raise
+
+    return replace
+
+
+def _recovered(original: Callable[..., Procedure[Any]], covered: Counter[str]) -> Callable[..., Procedure[Any]]:
+    def what_happened(bucket: Any, note: objects.Note) -> Procedure[Any]:
+        event = yield from original(bucket, note)
+        covered[f"{note.verb} {'recovered from' if event is not None else 'not seen behind'} a note"] += 1
+        return event
+
+    return what_happened
+
+
+def _failed(original: Callable[..., None], covered: Counter[str]) -> Callable[..., None]:
+    def note_failure(run: deliver.RuleRun, now: float) -> None:
+        covered["breaker tried in vain"] += run.trying
+        original(run, now)
+        covered["breaker opened"] += run.failures_in_a_row == run.rule.policy.breaker.failures
+
+    return note_failure
+
+
+def _succeeded(original: Callable[..., None], covered: Counter[str]) -> Callable[..., None]:
+    def note_success(run: deliver.RuleRun) -> None:
+        covered["breaker closed again"] += run.failures_in_a_row >= run.rule.policy.breaker.failures
+        original(run)
+
+    return note_success

@@ -1,0 +1,289 @@
+"""What simulated processes do with a bucket: write, receive notifications, sweep, run rules and watchers, manage rules.
+
+All of it through `procedures.bus`, as the facades do. Each process takes over where the one before it died.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from bucketmq.changes import ChangeData
+from bucketmq.errors import BucketMQError, Invalid, NotFound
+from bucketmq.procedures.api import BucketApi
+from bucketmq.procedures.bus import BusApi
+from bucketmq.procedures.gather import Complete
+from bucketmq.procedures.requests import Delete, Pause, Procedure
+from bucketmq.testing.simulation.bus.auditor import FOREIGN, Auditor, full_key, post_of
+from bucketmq.testing.simulation.bus.network import SimNetwork
+from bucketmq.testing.simulation.bus.plan import AGAIN_SECONDS, CHAOS_SECONDS, OUTCOMES, Plan, Step
+from bucketmq.testing.simulation.bus.provider import Provider
+from bucketmq.testing.simulation.bus.scenario import TEMP, temp_spec, watchers
+from bucketmq.testing.simulation.engine import Process
+from bucketmq.testing.simulation.store import SimStore
+from bucketmq.testing.simulation.world import EPOCH, World
+
+TEMP_SECONDS = CHAOS_SECONDS / 3
+"""When the rule that does not stay as it is is made, paused, removed or replayed."""
+
+HASTE_SECONDS = 0.3
+"""Between the steps that are left once everything has healed."""
+
+
+class Scene(NamedTuple):
+    """What every procedure of the workload needs to know."""
+
+    plan: Plan
+    world: World
+    store: SimStore
+    network: SimNetwork
+    provider: Provider
+    auditor: Auditor
+    trouble: list[bool]
+    """`[True]` until everything heals."""
+
+    @property
+    def is_troubled(self) -> bool:
+        return self.trouble[0]
+
+
+class Line:
+    """One role: what is left to do of it, shared by the processes that play it one after the other."""
+
+    def __init__(self, name: str, kind: str, steps: tuple[Step, ...] = ()) -> None:
+        self.name = name
+        self.kind = kind
+        self.steps = deque(steps)
+        self.open = 0
+        """Steps that are under way."""
+        self.chore_done = kind != "admin"
+
+
+class Actor:
+    """One process and the bucket it has open."""
+
+    def __init__(self, scene: Scene, line: Line, process: Process) -> None:
+        self.scene = scene
+        self.line = line
+        self.process = process
+        plan = scene.plan
+        bucket = BucketApi(
+            plan.prefix,
+            lists_in_order=plan.lists_in_order,
+            local=False,
+            probe_first=False,
+            renames=plan.renames,
+            exact_versions=not plan.content_versions,
+        )
+        self.api = BusApi(bucket)
+
+    def start(self) -> None:
+        match self.line.kind:
+            case "receiver":
+                self.scene.provider.receiver = self.process, self.api
+            case kind:
+                self.process.start(getattr(self, f"_{kind}")(), kind)
+
+    # Writers
+
+    def _writer(self) -> Procedure[None]:
+        line = self.line
+        while True:
+            if not line.steps:
+                yield Pause(2.0)
+                continue
+            step = line.steps.popleft()
+            line.open += 1
+            yield Pause(step.wait_seconds if self.scene.is_troubled else HASTE_SECONDS)
+            self.scene.world.note(self.process.name, f"BEGINS {step.verb} {step.key} {step.target}")
+            try:
+                yield from self._step(step)
+            except BucketMQError as error:
+                self.scene.world.covered[f"{step.verb} {error.kind}"] += 1
+                self.scene.world.note(self.process.name, f"{step.verb} {step.key} failed: {error}")
+            else:
+                self.scene.world.note(self.process.name, f"ENDED {step.verb} {step.key} {step.target}")
+            line.open -= 1
+
+    def _step(self, step: Step) -> Procedure[None]:
+        if step.verb == "delete":
+            self.scene.auditor.meant.add((self.process.name, step.key))
+            yield from self.api.delete(step.key)
+        elif step.verb == "move":
+            yield from self.api.move(step.key, step.target)
+        else:
+            body = step.body.encode()
+            if step.verb == "again":
+                body = yield from self._same(step.key, body)
+            yield from self.api.put(step.key, body, content_type="text/plain")
+
+    def _same(self, key: str, otherwise: bytes) -> Procedure[bytes]:
+        """The bytes that are there, once they have been there for a while."""
+        while (state := self.scene.auditor.history.current(key)) is not None:
+            age = self.scene.world.now - state.landed_at
+            if age > AGAIN_SECONDS:
+                self.scene.world.covered["same bytes again"] += 1
+                return state.body
+            yield Pause(AGAIN_SECONDS - age + 0.1)
+        return otherwise
+
+    # Sweepers, notifiers, watchers
+
+    def _sweeper(self) -> Procedure[None]:
+        world = self.scene.world
+        while True:
+            yield Pause(world.between(2.0, 16.0))
+            if not self.scene.is_troubled:
+                return
+            try:
+                swept = yield from self.api.sweep()
+                world.covered["sweep resumed"] += swept.resumed
+                world.covered["sweep in several ranges"] += swept.ranges > 1
+            except BucketMQError as error:
+                world.covered[f"sweep {error.kind}"] += 1
+
+    def _notifier(self) -> Procedure[None]:
+        while True:
+            try:
+                yield from self.api.notify(lambda _: None, environment=lambda _: None)
+            except BucketMQError:
+                yield Pause(1.0)
+
+    def _watcher(self) -> Procedure[None]:
+        made = watchers(self.scene.plan, self._route, self._complete)  # type: ignore[arg-type]
+        while True:
+            try:
+                yield from self.api.watch(made, self._wrap, lambda _: None)
+            except BucketMQError as error:
+                self.scene.world.covered[f"watch {error.kind}"] += 1
+                yield Pause(1.0)
+
+    def _wrap(self, _: object, event: Any, attempt: int) -> ChangeData:
+        return ChangeData(self.api, event, attempt)
+
+    def _stumbles(self) -> bool:
+        """Whether a handler raises here."""
+        odds = self.scene.plan.weather.handler_error if self.scene.is_troubled else 0.0
+        if not odds or self.scene.world.chance() >= odds / 2:
+            return False
+        self.scene.world.faults["handler_error"] += 1
+        return True
+
+    def _route(self, change: ChangeData) -> Procedure[None]:
+        """The router: where a post goes is written in it."""
+        if change.kind == "deleted":
+            return
+        if self._stumbles():
+            raise RuntimeError("the router stumbled before it did anything")
+        read = yield from change._fetch()
+        verdict = post_of(read.body).verdict
+        outcome = verdict if verdict in OUTCOMES else "needs-review"
+        stem = change.name.removesuffix(".json")
+        aside = f"{stem}.{read.version[:12]}.json"
+        moving = self.scene.plan.moving
+        target = f"{outcome}/{aside}" if moving == "versioned" else f"{outcome}/{change.name}"
+        try:
+            yield from change._move(target, replace=moving == "replace")
+        except Invalid:
+            self.scene.world.covered["another object in the way"] += 1
+            yield from change._move(f"needs-review/{aside}", replace=False)
+        if self._stumbles():
+            raise RuntimeError("the router stumbled after it did everything")
+
+    def _complete(self, complete: Complete) -> None:
+        if self._stumbles():
+            raise RuntimeError("the handler of a set stumbled")
+        name = complete.values["set"]
+        auditor = self.scene.auditor
+        auditor.fired.setdefault(name, []).append((self.scene.world.now, complete.missing))
+        self.scene.world.note(self.process.name, f"FIRED {name} without {complete.missing}")
+
+    # Somebody who manages rules
+
+    def _admin(self) -> Procedure[None]:
+        world, line = self.scene.world, self.line
+        yield Pause(max(0.0, EPOCH + TEMP_SECONDS - world.now) if self.scene.is_troubled else 0.0)
+        while not line.chore_done:
+            try:
+                yield from getattr(self, f"_{self.scene.plan.temp}")()
+            except BucketMQError as error:
+                world.note(self.process.name, f"{self.scene.plan.temp} failed: {error}")
+                yield Pause(1.0)
+            else:
+                line.chore_done = True
+                world.covered[f"rule {self.scene.plan.temp}"] += 1
+
+    def _late(self) -> Procedure[None]:
+        yield from self._added(None)
+
+    def _existing(self) -> Procedure[None]:
+        yield from self._added("docs/")
+
+    def _added(self, existing: str | None) -> Procedure[None]:
+        auditor, spec = self.scene.auditor, temp_spec(self.scene.plan)
+        try:
+            yield from self.api.rule(TEMP)
+        except NotFound:
+            yield from self.api.add_rule(spec.rule, None, "latest", existing=existing, replace=False)
+        else:  # by an earlier attempt, which may have died before it was through
+            if existing is not None:
+                yield from self.api.replay(TEMP, prefix=existing)
+        auditor.began[TEMP] = self.scene.world.now
+        if existing is not None:
+            auditor.existing.add(TEMP)
+
+    def _pause(self) -> Procedure[None]:
+        yield from self.api.pause_rule(TEMP, "the endpoint is being rebuilt")
+
+    def _remove(self) -> Procedure[None]:
+        try:
+            yield from self.api.remove_rule(TEMP)
+        except NotFound:
+            pass  # by an earlier attempt
+
+    def _replay(self) -> Procedure[None]:
+        if self.scene.world.chance() < 0.5:
+            yield from self.api.replay(TEMP, prefix="docs/")
+        else:
+            yield from self.api.replay(TEMP, since=EPOCH - 1, rate_per_second=2.0)
+
+
+class Foreigners:
+    """Programs that know nothing of us and write plainly."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.steps = deque(scene.plan.foreign)
+
+    def start(self) -> None:
+        self._next()
+
+    def _next(self) -> None:
+        if self.steps:
+            wait = self.steps[0].wait_seconds if self.scene.is_troubled else HASTE_SECONDS
+            self.scene.world.after(wait, self._do)
+
+    def _do(self) -> None:
+        step = self.steps.popleft()
+        scene = self.scene
+        state = scene.auditor.history.current(step.key)
+        if step.verb == "again" and state is not None:
+            age = scene.world.now - state.landed_at
+            if age <= AGAIN_SECONDS:
+                self.steps.appendleft(step)
+                scene.world.after(AGAIN_SECONDS - age + 0.1, self._do)
+                return
+        self.put(step, state.body if step.verb == "again" and state is not None else None)
+        self._next()
+
+    def put(self, step: Step, same: bytes | None = None) -> None:
+        """Write or delete, now."""
+        scene = self.scene
+        key = full_key(scene.plan, step.key)
+        scene.world.note(FOREIGN, f"{step.verb} {step.key} {step.body}")
+        if step.verb == "delete":
+            scene.store.who = FOREIGN
+            scene.store.perform(Delete(key))
+        else:
+            scene.world.covered["same bytes again"] += same is not None
+            scene.store.overwrite(FOREIGN, key, step.body.encode() if same is None else same)

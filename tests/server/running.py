@@ -1,0 +1,180 @@
+"""A server on a thread of its own, on a real port, and the client's side of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx2
+
+from bucketmq import aio
+from bucketmq.bucket.port import Store
+from bucketmq.client import Bucket
+from bucketmq.engines.asynchronous import Asynchronous
+from bucketmq.engines.blocking import Blocking
+from bucketmq.engines.perform import Hands
+from bucketmq.events.event import ObjectEvent
+from bucketmq.notify.lazy import LazyPoster
+from bucketmq.server.access import make_access
+from bucketmq.server.app import Parts
+from bucketmq.server.run import listen, make_server
+from bucketmq.server.settings import ServerSettings
+
+TOKEN = "a-token-for-tests"
+FIXTURES = Path(__file__).parent.parent / "events" / "fixtures"
+WAIT_SECONDS = 30.0
+
+Result = TypeVar("Result")
+
+
+def payload(name: str) -> bytes:
+    return (FIXTURES / f"{name}.json").read_bytes()
+
+
+def settings_with(**options: Any) -> ServerSettings:
+    """One token unless other secrets are named; no background work unless it is asked for."""
+    secrets = {name: options.pop(name) for name in ("bearer", "basic", "signing", "no_auth") if name in options}
+    return ServerSettings(
+        access=make_access(**(secrets or {"bearer": [TOKEN]})), **{"notify": False, "files": False, **options}
+    )
+
+
+class Running:
+    """What a test sees of a server."""
+
+    def __init__(self, url: str, parts: Parts, loop: asyncio.AbstractEventLoop) -> None:
+        self.url = url
+        self.parts = parts
+        self._loop = loop
+        self.http = httpx2.Client(base_url=url, timeout=WAIT_SECONDS, headers={"authorization": f"Bearer {TOKEN}"})
+        self.stranger = httpx2.Client(base_url=url, timeout=WAIT_SECONDS)
+
+    def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Do something on the server's loop."""
+
+        async def it() -> Result:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(it(), self._loop).result(WAIT_SECONDS)
+
+    def post(self, source: str, body: bytes, **headers: str) -> httpx2.Response:
+        given = {"content-type": "application/json", **{name.replace("_", "-"): headers[name] for name in headers}}
+        return self.http.post(f"/events/{source}", content=body, headers=given)
+
+    def connect(self) -> socket.socket:
+        """A bare connection."""
+        place = urlsplit(self.url)
+        assert place.hostname is not None
+        return socket.create_connection((place.hostname, place.port or 80), timeout=WAIT_SECONDS)
+
+    def is_healthy(self) -> bool:
+        return self.stranger.get("/healthz").status_code == 200 and self.post("tigris", b'{"events": []}').is_success
+
+
+@contextlib.contextmanager
+def serving(
+    make_bucket: Callable[[], aio.Bucket], settings: ServerSettings, listener: socket.socket | None = None
+) -> Iterator[Running]:
+    """The server, until the block ends; then it is stopped as SIGTERM would."""
+    ready = threading.Event()
+    found: dict[str, Any] = {}
+
+    async def main() -> None:
+        bucket = make_bucket()
+        try:
+            with listener or listen("127.0.0.1", 0) as bound:
+
+                def listening(url: str) -> None:
+                    found["url"] = url
+                    ready.set()
+
+                server = make_server(bucket, settings, listening)
+                found.update(server=server, loop=asyncio.get_running_loop(), app=server.config.app)
+                await server.serve(sockets=[bound])
+        finally:
+            await bucket.close()
+            ready.set()
+
+    def work() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            found["error"] = error
+
+    thread = threading.Thread(target=work, name="server")
+    thread.start()
+    try:
+        assert ready.wait(WAIT_SECONDS), "the server did not start"
+        assert "url" in found, f"the server did not start: {found.get('error')!r}"
+        running = Running(found["url"], found["app"].state.parts, found["loop"])
+        with running.http, running.stranger:
+            yield running
+    finally:
+        if "server" in found:
+            found["server"].should_exit = True
+        thread.join(WAIT_SECONDS + 15)
+    assert not thread.is_alive(), "the server did not stop"
+    if "error" in found:
+        raise found["error"]
+
+
+def aio_on(store: Store, prefix: str = "") -> aio.Bucket:
+    return aio.Bucket(Asynchronous(Hands(store, post=LazyPoster())), prefix, probe=False)
+
+
+def sync_on(store: Store, prefix: str = "") -> Bucket:
+    return Bucket(Blocking(Hands(store, post=LazyPoster())), prefix, probe=False)
+
+
+def delivered(bucket: Bucket) -> list[ObjectEvent]:
+    """What a rule that wants everything is given: each event once, whoever told of it how often."""
+    if "everything" not in [rule.name for rule in bucket.rules.list()]:
+        bucket.rules.add("everything", to="queue:told", start="beginning")
+    bucket.notify(stop_when_empty=True)
+    import msgspec
+
+    found = []
+    while batch := list(bucket.queue("told").receive(1_000)):
+        for delivery in batch:
+            found.append(msgspec.convert(delivery.body, ObjectEvent))
+            delivery.ack()
+    return found
+
+
+def logged(bucket: Bucket) -> list[Any]:
+    """Every event in the log, repeats too."""
+    return [message.body for message in bucket.queue("events").peek(100_000)]
+
+
+def until(question: Callable[[], Result]) -> Result:
+    """Ask until the answer is yes."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        answer = question()
+        if answer or time.monotonic() > deadline:
+            assert answer, "it did not happen"
+            return answer
+        time.sleep(0.02)
+
+
+def raw_request(running: Running, head: str, body: bytes = b"", token: str | None = TOKEN) -> bytes:
+    """A request's bytes."""
+    place = urlsplit(running.url)
+    lines = [head, f"Host: {place.netloc}", *([f"Authorization: Bearer {token}"] if token else [])]
+    return "\r\n".join(lines).encode() + b"\r\n" + body
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Everything until the other side closes; a reset ends it too."""
+    parts = []
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(65536):
+            parts.append(part)
+    return b"".join(parts)

@@ -220,7 +220,8 @@ def _signature(name: str, thing: Any) -> str:
         if each.annotation is not each.empty:
             text += f": {_annotation(each.annotation)}"
         if each.default is not each.empty:
-            text += f" = {each.default!r}"
+            # A function's own text has its address in it, which is another one every time.
+            text += f" = {each.default.__name__ if inspect.isfunction(each.default) else repr(each.default)}"
         arguments.append(text)
     start = "async " if inspect.iscoroutinefunction(thing) else ""
     line = f"{start}{name}({', '.join(arguments)})"

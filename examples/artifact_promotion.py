@@ -1,5 +1,5 @@
 """Promotion by prefix: a build goes to staging/, and moving it to release/ is the promotion. Whoever publishes watches
-release/ and knows nothing of builds. A second build of a released version is refused, and says so in the dead letters."""
+release/ and knows nothing of builds. A second build of a released version is refused; the dead letters say why."""
 
 import bucketmq
 

@@ -1,5 +1,5 @@
-"""A webhook receiver in FastAPI that checks signatures with the `standardwebhooks` package: what the other side of a rule
-looks like. It fails the first request and one event of a batch, to show that only what failed comes again."""
+"""A webhook receiver in FastAPI that checks signatures with the `standardwebhooks` package: the other side of a rule.
+It fails the first request and one event of a batch, to show that only what failed comes again."""
 
 import json
 import socket

@@ -52,6 +52,11 @@ class Time:
         with self._lock:
             self.ahead += seconds
 
+    def reach(self, ahead: float) -> None:
+        """Those who pause at the same time pause together."""
+        with self._lock:
+            self.ahead = max(self.ahead, ahead)
+
     def observe(self, stored_at: float, before: float, after: float) -> None:
         pass
 
@@ -135,7 +140,7 @@ class Timeless(Blocking):
 
     def _do(self, request: Request) -> Any:
         if isinstance(request, Pause):
-            self.hands.clock.advance(request.seconds)
+            self.hands.clock.reach(self.hands.clock.ahead + request.seconds)
             return None
         return super()._do(request)
 

@@ -40,7 +40,7 @@ def test_the_verbs_are_those_of_the_plan() -> None:
     planned = (
         "init send receive ack retry peek tail stats dead redrive purge shards worker doctor bench sim demo version"
     )
-    bus = "watch listen trigger sweep audit put get mv rm"
+    bus = "watch listen trigger sweep audit serve put get mv rm"
     rules = "add ls show rm pause resume rotate test explain dry-run replay dead redrive run"
     groups = [f"rules {verb}" for verb in rules.split()]
     groups += [f"notifications {verb}" for verb in ("set", "show", "reset")]
@@ -90,7 +90,7 @@ def test_without_a_url_every_verb_says_how_to_set_one(cli: Cli, verb: str, monke
     args = {"send": ["jobs", "1"], "shards": ["jobs", "2"], "doctor": [], "worker": ["os:getpid", "--queue", "jobs"]}
     receipt = "WyJqb2JzIiwibWFpbiIsMCwxLFswLDAsMV0sMV0"
     args |= {"ack": [receipt], "retry": [receipt], "mv": ["a", "b"], "sweep": [], "audit": ["--rule", "r"]}
-    args |= {"listen": ["--forward-to", "http://localhost:9/"], "rules ls": [], "rules run": []}
+    args |= {"listen": ["--forward-to", "http://localhost:9/"], "rules ls": [], "rules run": [], "serve": ["--no-auth"]}
     args |= {"rules add": ["r", "--to", "queue:q"], "rules test": ["r", "--key", "k"]}
     args |= {"notifications set": ["--url", "https://example.com/"]}
     args |= {"notifications show": [], "notifications reset": []}

@@ -96,3 +96,17 @@ def test_what_cannot_be_forwarded_to_is_a_usage_error(cli: Cli, bucket: Bucket) 
     assert cli("listen", "--forward-to", "http://localhost:1/", "--secret", "short").code == 2
     assert cli("listen", "--forward-to", "http://localhost:1/", "--filter", "nonsense").code == 2
     assert bucket.rules.list() == []
+
+
+def test_a_rule_that_a_killed_one_left_is_removed_a_day_later(
+    bucket: Bucket, environment: dict[str, str], folder: Path
+) -> None:
+    for name in ("listen-00000001", "listen-00000002"):
+        bucket.watch("", name=name)(print)
+    bucket.run_watchers(stop_when_empty=True)
+    old = folder / "bucket" / "rules" / "listen-00000001.json"
+    old.write_text(json.dumps({**json.loads(old.read_text()), "created_at": "2026-01-01T00:00:00.000000Z"}))
+    with running(["listen", "--forward-to", "http://127.0.0.1:9/", "--json"], environment, folder) as process:
+        process.row()
+        process.stop()
+    assert [rule.name for rule in bucket.rules.list()] == ["listen-00000002"]

@@ -67,11 +67,20 @@ def test_texts_compare_as_texts() -> None:
 
 def test_without_marks_of_one_sort_the_time_decides() -> None:
     marked = event("evt_a", at=LATE, order=Order("sequencer", "00"))
-    for other in (event("evt_b"), event("evt_b", order=Order("text", "ff")), event("evt_b", source="sweep")):
+    for other in (event("evt_b"), event("evt_b", order=Order("text", "ff"))):
         assert (newer(marked, other), newer(other, marked)) == (True, False)
     assert newer(event("evt_a"), event("evt_b")) is None
     odd = event("evt_b", order=Order("generation", "ten"))
     assert newer(event("evt_a", at=LATE, order=Order("generation", "9")), odd) is True
+
+
+@pytest.mark.parametrize("source", ["sweep", "writer", "gcs"])
+def test_times_of_two_sources_are_certain_only_when_they_are_seconds_apart(source: Source) -> None:
+    def at(second: int) -> ObjectEvent:
+        return event("evt_a", at=f"2026-03-04T10:30:{second:02}.000000Z")
+
+    other = event("evt_b", at="2026-03-04T10:30:10.000000Z", source=source)
+    assert [newer(at(second), other) for second in (7, 8, 9, 11, 12, 13)] == [False, None, None, None, None, True]
 
 
 def test_one_event_told_twice_and_events_of_two_keys_have_no_order() -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
+import msgspec
 
 from bucketmq import aio
 from bucketmq.bucket.port import Store
@@ -138,8 +139,6 @@ def delivered(bucket: Bucket) -> list[ObjectEvent]:
     if "everything" not in [rule.name for rule in bucket.rules.list()]:
         bucket.rules.add("everything", to="queue:told", start="beginning")
     bucket.notify(stop_when_empty=True)
-    import msgspec
-
     found = []
     while batch := list(bucket.queue("told").receive(1_000)):
         for delivery in batch:

@@ -29,6 +29,14 @@ LONG = 50 << 20
 POST = "POST /events/tigris HTTP/1.1"
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Running]:
+    """One for all tests after which it is as it was before."""
+    store = MemoryStore()
+    with serving(lambda: aio_on(store), settings_with()) as running:
+        yield running
+
+
 @pytest.fixture
 def hasty(store: MemoryStore) -> Iterator[Running]:
     """Gives bodies little time."""
@@ -46,34 +54,34 @@ def push(connection: socket.socket, part: bytes, bytes_max: int) -> int:
     return sent
 
 
-def test_a_body_that_says_it_is_too_long_is_refused_before_it_is_sent(server: Running) -> None:
-    with server.connect() as connection:
-        connection.sendall(raw_request(server, POST, f"Content-Length: {LONG}\r\n\r\n".encode()))
+def test_a_body_that_says_it_is_too_long_is_refused_before_it_is_sent(shared: Running) -> None:
+    with shared.connect() as connection:
+        connection.sendall(raw_request(shared, POST, f"Content-Length: {LONG}\r\n\r\n".encode()))
         answer = read_all(connection)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"connection: close" in answer.lower()
-    assert server.is_healthy()
+    assert shared.is_healthy()
 
 
-def test_a_body_of_50_mb_is_not_read_to_its_end(server: Running) -> None:
-    with server.connect() as connection:
-        connection.sendall(raw_request(server, POST, f"Content-Length: {LONG}\r\n\r\n".encode()))
+def test_a_body_of_50_mb_is_not_read_to_its_end(shared: Running) -> None:
+    with shared.connect() as connection:
+        connection.sendall(raw_request(shared, POST, f"Content-Length: {LONG}\r\n\r\n".encode()))
         assert push(connection, b" " * 65536, LONG) < LONG
-    assert server.is_healthy()
+    assert shared.is_healthy()
 
 
-def test_a_body_without_a_length_is_cut_off_where_it_becomes_too_long(server: Running) -> None:
-    with server.connect() as connection:
-        connection.sendall(raw_request(server, POST, b"Transfer-Encoding: chunked\r\n\r\n"))
+def test_a_body_without_a_length_is_cut_off_where_it_becomes_too_long(shared: Running) -> None:
+    with shared.connect() as connection:
+        connection.sendall(raw_request(shared, POST, b"Transfer-Encoding: chunked\r\n\r\n"))
         chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         for _ in range(16):
             connection.sendall(chunk)  # 1 MiB: still fine
         connection.sendall(b"1\r\n \r\n")
         assert read_all(connection).startswith(b"HTTP/1.1 413 ")
-    with server.connect() as connection:
-        connection.sendall(raw_request(server, POST, b"Transfer-Encoding: chunked\r\n\r\n"))
+    with shared.connect() as connection:
+        connection.sendall(raw_request(shared, POST, b"Transfer-Encoding: chunked\r\n\r\n"))
         assert push(connection, chunk, LONG) < LONG
-    assert server.is_healthy()
+    assert shared.is_healthy()
 
 
 def test_a_chunked_body_that_fits_is_taken(server: Running, bucket: Bucket) -> None:
@@ -84,10 +92,10 @@ def test_a_chunked_body_that_fits_is_taken(server: Running, bucket: Bucket) -> N
     assert delivered(bucket)
 
 
-def test_the_longest_body_that_is_allowed_is_taken(server: Running) -> None:
+def test_the_longest_body_that_is_allowed_is_taken(shared: Running) -> None:
     body = b'{"events": []}'
-    assert server.post("tigris", body + b" " * ((1 << 20) - len(body))).status_code == 200
-    assert server.post("tigris", body + b" " * ((1 << 20) - len(body) + 1)).status_code == 413
+    assert shared.post("tigris", body + b" " * ((1 << 20) - len(body))).status_code == 200
+    assert shared.post("tigris", body + b" " * ((1 << 20) - len(body) + 1)).status_code == 413
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 1000\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"])
@@ -131,18 +139,18 @@ def test_headers_that_do_not_come_end_the_connection(server: Running, monkeypatc
         b'{"events": [{}], "events"',
     ],
 )
-def test_a_body_that_cannot_be_read_is_a_400_that_says_why(server: Running, body: bytes) -> None:
+def test_a_body_that_cannot_be_read_is_a_400_that_says_why(shared: Running, body: bytes) -> None:
     for source in ("tigris", "s3", "seaweedfs", "sns"):
-        answer = server.post(source, body)
+        answer = shared.post(source, body)
         assert answer.status_code == 400, answer.text
         assert answer.json()["error"] and answer.json()["hint"]
-    assert server.is_healthy()
+    assert shared.is_healthy()
 
 
 @pytest.mark.parametrize("source", ["auto", "cloudevents", "azure", "gcs", "eventbridge", "r2"])
-def test_deep_json_is_refused_by_every_source(server: Running, source: str) -> None:
-    assert server.post(source, b"[" * 100_000).status_code == 400
-    assert server.is_healthy()
+def test_deep_json_is_refused_by_every_source(shared: Running, source: str) -> None:
+    assert shared.post(source, b"[" * 100_000).status_code == 400
+    assert shared.is_healthy()
 
 
 @pytest.mark.parametrize(
@@ -155,8 +163,8 @@ def test_deep_json_is_refused_by_every_source(server: Running, source: str) -> N
         {"content_encoding": "gzip"},
     ],
 )
-def test_what_is_no_json_is_a_415(server: Running, headers: dict[str, str]) -> None:
-    answer = server.post("auto", b'{"events": []}', **headers)
+def test_what_is_no_json_is_a_415(shared: Running, headers: dict[str, str]) -> None:
+    answer = shared.post("auto", b'{"events": []}', **headers)
     assert answer.status_code == 415
     assert answer.json()["hint"]
 
@@ -204,18 +212,18 @@ def test_a_request_that_breaks_off_leaves_nothing_behind(server: Running, bucket
         b"A" * 100_000,
     ],
 )
-def test_noise_on_the_line_is_answered_or_hung_up_on(server: Running, noise: bytes) -> None:
-    with server.connect() as connection:
+def test_noise_on_the_line_is_answered_or_hung_up_on(shared: Running, noise: bytes) -> None:
+    with shared.connect() as connection:
         with contextlib.suppress(ConnectionError):
             connection.sendall(noise)
             connection.shutdown(socket.SHUT_WR)
         answer = read_all(connection)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
-    assert server.is_healthy()
+    assert shared.is_healthy()
 
 
-def test_headers_without_end_are_cut_off(server: Running) -> None:
-    with server.connect() as connection:
+def test_headers_without_end_are_cut_off(shared: Running) -> None:
+    with shared.connect() as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
         assert push(connection, b"X-More: " + b"y" * 65536 + b"\r\n", LONG) < LONG
-    assert server.is_healthy()
+    assert shared.is_healthy()

@@ -1,4 +1,4 @@
-"""The command line, `bucketmq`: the queue's verbs for people and for shell scripts.
+"""The command line, `bucketmq`: the verbs of queues and of the event bus, for people and for shell scripts.
 
 One file for each group of verbs; a verb is a thin function that calls the blocking client and prints. Data goes to
 standard output, everything else to standard error. What a verb does belongs in the library, not here.

@@ -6,6 +6,7 @@ rules can take the events, and posts them from here.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import uuid
@@ -23,6 +24,7 @@ from bucketmq.cli.worker import log_to_stderr
 from bucketmq.client import Bucket
 from bucketmq.errors import BucketMQError
 from bucketmq.events import formats, signing
+from bucketmq.events.event import seconds_of
 from bucketmq.events.rule import Rule, Webhook, check_rule
 from bucketmq.notify.http import Poster
 from bucketmq.procedures.deliver import resolve
@@ -32,6 +34,10 @@ from bucketmq.rulebook import environment
 
 RETRY_SECONDS = (1.0, 2.0, 5.0)
 SWEEP_SECONDS = 1.0
+LEFT_SECONDS = 86400.0
+"""A rule of ours that is older than this was left by a process that was killed; left there, it would keep the log."""
+
+_OURS = re.compile(r"listen-[0-9a-f]{8}\Z")
 SWEEP_NAME = "listen"
 """An inventory of its own, so that what was there before is no news to it and the user's own sweeps lose nothing."""
 
@@ -83,6 +89,7 @@ def listen(
             sweeper.start()
 
         try:
+            _remove_left(bucket)
             sweeper.sweep()  # what changed before now is told before the rule begins, so it is no news to it
             bucket.run_watchers(name, started=started)
         finally:
@@ -95,6 +102,13 @@ def _sweep_seconds(given: float | None, url: str) -> float:
     if given is not None:
         return given
     return SWEEP_SECONDS if url.startswith("file:") else 0.0
+
+
+def _remove_left(bucket: Bucket) -> None:
+    """Remove what killed ones left behind."""
+    for rule in bucket.rules.list():
+        if _OURS.match(rule.name) and time.time() - seconds_of(rule.created_at) > LEFT_SECONDS:
+            _remove(bucket, rule.name)
 
 
 def _remove(bucket: Bucket, name: str) -> None:

@@ -99,17 +99,21 @@ def _begin(queue: Queue, begin: str | None, limit: int) -> tuple[dict[int, int],
     """Where to read from, and how many of what is read to show (None: all)."""
     match begin:
         case None:
-            return queue._engine.run(back(queue, limit)), limit
+            return back(queue, limit), limit
         case "earliest":
-            return queue._engine.run(back(queue, None)), None
+            return back(queue, None), None
         case "latest":
             return queue.tails(), None
         case _:
             raise Invalid(f"--from is earliest or latest, not {begin!r}")
 
 
-def back(queue: Queue, count: int | None) -> Procedure[dict[int, int]]:
+def back(queue: Queue, count: int | None) -> dict[int, int]:
     """For each shard the base of the segment `count` messages before its end, or of the oldest one that is kept."""
+    return queue._engine.run(_positions(queue, count))
+
+
+def _positions(queue: Queue, count: int | None) -> Procedure[dict[int, int]]:
     opened = yield from queue._api.open()
     tails = yield from queue._api.tails()
     positions = {}

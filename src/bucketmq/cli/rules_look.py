@@ -223,7 +223,7 @@ def recent_attempts(bucket: Bucket, name: str) -> list[Attempt]:
     """The last lines of the journal that are about this rule, oldest first."""
     queue = bucket.existing_queue(DELIVERIES)
     try:
-        found = list(read_to_end(queue, queue._engine.run(back(queue, JOURNAL_LINES))))
+        found = list(read_to_end(queue, back(queue, JOURNAL_LINES)))
     except NotFound:
         return []
     attempts = []
@@ -367,6 +367,6 @@ def dry_run(
             emit_text(key)
         sys.stdout.flush()
         more = "; there may be more: raise --limit" if found.more else ""
-        say(f"{found.matched:,} of {plural(found.looked_at, 'object')} match{more}")
+        say(f"{plural(found.looked_at, 'object')} looked at, {found.matched:,} matched{more}")
     if not found.matched:
         raise typer.Exit(Code.EMPTY)

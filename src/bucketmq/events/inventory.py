@@ -74,24 +74,32 @@ def same_state(before: Item, after: Item) -> bool:
     return before.stored_at == after.stored_at and before.size_bytes == after.size_bytes
 
 
-def differences(
-    before: Sequence[Item], after: Sequence[Item], *, bucket: str = "", exact: bool = False
-) -> Iterator[ObjectEvent]:
-    """What is new, changed or gone. Both are sorted by key. The same two states always give the same ids."""
+def changes(before: Sequence[Item], after: Sequence[Item]) -> Iterator[tuple[Item | None, Item | None]]:
+    """The states that differ, old and new beside each other; None where there is none. Both are sorted by key."""
     old, new = iter(before), iter(after)
     left, right = next(old, None), next(new, None)
     while left is not None or right is not None:
         if right is None or (left is not None and left.key < right.key):
-            assert left is not None
-            yield gone(left, bucket=bucket)
+            yield left, None
             left = next(old, None)
         elif left is None or right.key < left.key:
-            yield there(right, bucket=bucket, exact=exact)
+            yield None, right
             right = next(new, None)
         else:
             if not same_state(left, right):
-                yield there(right, bucket=bucket, exact=exact, changed=True)
+                yield left, right
             left, right = next(old, None), next(new, None)
+
+
+def differences(
+    before: Sequence[Item], after: Sequence[Item], *, bucket: str = "", exact: bool = False
+) -> Iterator[ObjectEvent]:
+    """What is new, changed or gone. Both are sorted by key. The same two states always give the same ids."""
+    for old, new in changes(before, after):
+        if new is not None:
+            yield there(new, bucket=bucket, exact=exact, changed=old is not None)
+        elif old is not None:
+            yield gone(old, bucket=bucket)
 
 
 def there(item: Item, *, bucket: str = "", exact: bool = False, changed: bool = False) -> ObjectEvent:

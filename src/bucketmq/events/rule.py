@@ -14,7 +14,7 @@ import msgspec
 
 from bucketmq.errors import Invalid
 from bucketmq.events.event import HOPS_MAX_DEFAULT
-from bucketmq.queue.settings import check_name
+from bucketmq.queue.settings import DEAD_SUFFIX, check_name
 
 FORMAT = 1
 SUBSCRIPTION_PREFIX = "rule-"
@@ -22,6 +22,9 @@ NAME_CHARS_MAX = 64
 
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72000.0, 86400.0)
 """Standard Webhooks' example schedule: ten attempts over 75 hours."""
+
+OWN_QUEUES = frozenset({"events", "deliveries"})
+"""The log of events and the journal: no rule sends there."""
 
 BATCH_MAX = 1000
 CONCURRENCY_MAX = 256
@@ -174,6 +177,8 @@ def check_rule(rule: Rule) -> Rule:
             _check_webhook(rule.name, rule.to)
         case ToQueue(queue=queue):
             check_name(queue, "queue name")
+            if queue in OWN_QUEUES or queue.endswith(DEAD_SUFFIX):
+                raise Invalid(f"rule {rule.name}: the queue {queue!r} is the event bus's own; send to another one")
         case ToWatcher():
             pass
     return rule

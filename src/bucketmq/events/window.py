@@ -49,7 +49,11 @@ class _Telling(msgspec.Struct, gc=False):
     events: list[ObjectEvent]
     """The first few of them."""
     observed: float | None = None
-    """When the state was stored, if somebody saw it."""
+    """When the state was stored, if somebody saw it; of a deletion, since when it may have happened."""
+    until: float | None = None
+    """Of a deletion that somebody saw: when it had happened."""
+    told: float | None = None
+    """When it was last told by somebody who did not just see it."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -130,10 +134,15 @@ class Window:
         if telling is None:
             telling = self._tellings[state] = _Telling({}, _time(event), [])
         elif event.kind != "moved" and _echoes(telling, event, gone=event.kind == "deleted"):
-            echo_of = tuple(telling.events)
+            echo_of = tuple(telling.events) if event.kind != "deleted" or self._is_last_word(telling, event) else ()
         _note(telling, event)
         self._tellings.move_to_end(state)
         return echo_of
+
+    def _is_last_word(self, telling: _Telling, event: ObjectEvent) -> bool:
+        """Whether nothing was told of the key since it was told that it is gone: otherwise that it is gone is news."""
+        last = self._newest.get(event.key)
+        return last is None or last.kind == "deleted" or _time(last) <= telling.last
 
     def _forget(self) -> None:
         for memory in (self._ids, self._tellings, self._newest, self._verdicts):
@@ -178,9 +187,10 @@ def _echoes_deletion(telling: _Telling, event: ObjectEvent, at: float) -> bool:
     if event.source in OBSERVED and event.seen_at is not None:
         return telling.last >= seconds_of(event.seen_at)  # told of, after the state that is gone was stored
     count = telling.counts.get(event.source, 0)
-    told = max((count for source, count in telling.counts.items() if source != event.source), default=0)
-    near = abs(at - telling.last) <= NEAR_SECONDS and told > count
-    return near or (telling.observed is not None and telling.observed <= at <= telling.last)
+    told = max((n for source, n in telling.counts.items() if source not in OBSERVED | {event.source}), default=0)
+    if telling.told is not None and abs(at - telling.told) <= NEAR_SECONDS and told > count:
+        return True
+    return telling.observed is not None and telling.until is not None and telling.observed <= at <= telling.until
 
 
 def _note(telling: _Telling, event: ObjectEvent) -> None:
@@ -191,3 +201,6 @@ def _note(telling: _Telling, event: ObjectEvent) -> None:
         telling.events.append(event)
     if event.source in OBSERVED:
         telling.observed = seconds_of(event.seen_at) if event.seen_at is not None else at
+        telling.until = at
+    else:
+        telling.told = at if telling.told is None else max(telling.told, at)

@@ -37,9 +37,13 @@ class EventKeys(msgspec.Struct, frozen=True):
     def secrets(self, name: str) -> str:
         return f"{self.rules}{name}.secrets.json"
 
-    def gathering(self, rule: str, name: str) -> str:
+    def gatherings(self, subscription: str) -> str:
+        """What a fan-in has gathered, by the subscription of its rule."""
+        return join(self.prefix, "inventory", "sets", subscription) + "/"
+
+    def gathering(self, subscription: str, name: str) -> str:
         """What a fan-in has gathered of one set."""
-        return join(self.prefix, "inventory", "sets", rule, f"{name}.json")
+        return f"{self.gatherings(subscription)}{name}.json"
 
     @property
     def notes(self) -> str:

@@ -211,9 +211,13 @@ def _settle_rule(bucket: OpenBucket, watcher: Watcher) -> Procedure[None]:
     wanted = Rule(name=watcher.name, filter=watcher.filter, to=ToWatcher(), policy=watcher.policy)
     found = (yield from rules.list_rules(bucket)).get(watcher.name)
     if found is None or found.rule.removed_at is not None:
-        yield from rules.add_rule(bucket, wanted, None, watcher.start)
-        return
-    have = found.rule
+        try:
+            yield from rules.add_rule(bucket, wanted, None, watcher.start)
+            return
+        except Invalid:  # another process begins the same watchers, and was faster
+            have = yield from rules.get_rule(bucket, watcher.name)
+    else:
+        have = found.rule
     if not isinstance(have.to, ToWatcher):
         raise Invalid(f"rule {watcher.name!r} goes to {have.to}, not to a watcher; give the watcher another name")
     if (have.filter, have.policy) != (wanted.filter, wanted.policy):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any, assert_never
@@ -84,6 +85,8 @@ class RuleRun:
         self.handler = handler
         self.wrap = wrap
         self.counts = Counts()
+        self.lock = threading.Lock()
+        """Over what follows: a rule's requests run on several threads."""
         self.failures_in_a_row = 0
         self.shut_until = 0.0
         """The breaker: nothing is sent before this time."""
@@ -290,22 +293,20 @@ def _send(run: RuleRun, parcels: list[Parcel]) -> Procedure[None]:
 
 def _to_webhook(run: RuleRun, to: Webhook, parcels: list[Parcel]) -> Procedure[None]:
     """One request. Its answer's status decides for all, unless a 2xx names the events that failed."""
-    if not (yield from _may_send(run)):
+    leave = yield from _may_send(run)
+    if leave is None:
         for parcel in parcels:
             parcel.outcome = outcomes.Release()
         return
     body, content_type = formats.encode(to.format, [parcel.event for parcel in parcels])
     try:
-        headers = yield from _headers(run, parcels, body, content_type)
-    except Invalid as error:
-        answer: Answer | NoAnswer = NoAnswer(str(error), 0.0, refused=True)
-    else:
-        try:
-            answer = yield Post(to.url, headers, body, to.timeout_seconds, to.private)
-        finally:
-            run.trying = False
+        answer = yield from _post(run, to, parcels, body, content_type)
+    except BaseException:
+        with run.lock:
+            run.trying = run.trying and not leave.trial
+        raise
     if isinstance(answer, NoAnswer):
-        _note_failure(run, (yield Now()))
+        _note_failure(run, leave, (yield Now()))
         yield from _settle_all(run, parcels, End("retry", answer.reason, None, answer.seconds))
         return
     now: float = yield Now()
@@ -321,7 +322,9 @@ def _to_webhook(run: RuleRun, to: Webhook, parcels: list[Parcel]) -> Procedure[N
             yield from _settle_all(run, [parcel], End("retry", why, answer.status, answer.seconds))
         return
     if what == "retry":
-        _note_failure(run, now)
+        _note_failure(run, leave, now)
+    else:
+        _note_success(run)  # it is there and answers; what it says is about this event
     reason = f"HTTP {answer.status} after {answer.seconds:.2f} s\n{_text(answer.body)}"
     after = retry_after(answer.headers.get("retry-after"), now)
     if after is not None and what == "retry":
@@ -329,6 +332,17 @@ def _to_webhook(run: RuleRun, to: Webhook, parcels: list[Parcel]) -> Procedure[N
     if what == "pause":
         yield from _pause(run, f"{to.url} answered {answer.status}")
     yield from _settle_all(run, parcels, End(what, reason, answer.status, answer.seconds, after))
+
+
+def _post(
+    run: RuleRun, to: Webhook, parcels: Sequence[Parcel], body: bytes, content_type: str
+) -> Procedure[Answer | NoAnswer]:
+    try:
+        headers = yield from _headers(run, parcels, body, content_type)
+    except Invalid as error:
+        return NoAnswer(str(error), 0.0, refused=True)
+    answer: Answer | NoAnswer = yield Post(to.url, headers, body, to.timeout_seconds, to.private)
+    return answer
 
 
 def _headers(run: RuleRun, parcels: Sequence[Parcel], body: bytes, content_type: str) -> Procedure[dict[str, str]]:
@@ -364,37 +378,55 @@ def resolve(secret: str, environment: Environment) -> str:
     return found
 
 
-def _may_send(run: RuleRun) -> Procedure[bool]:
-    """Wait for the breaker and the rate; False if the rule is to stop before that."""
+class _Leave(msgspec.Struct, frozen=True):
+    """That one request may be sent now."""
+
+    trial: bool
+    """Whether it is the one that sees if the endpoint is back."""
+
+
+def _may_send(run: RuleRun) -> Procedure[_Leave | None]:
+    """Wait for the breaker and the rate; None if the rule is to stop before that."""
     while not run.stopping:
         now: float = yield Now()
-        if now >= run.shut_until and not run.trying:
-            rate = run.rule.policy.rate_per_second
-            if rate <= 0 or now >= run.next_send_at:
-                run.next_send_at = max(now, run.next_send_at) + (1 / rate if rate > 0 else 0.0)
-                run.trying = run.failures_in_a_row >= run.rule.policy.breaker.failures
-                return True
-            pause = run.next_send_at - now
-        else:
-            pause = max(run.shut_until - now, 0.05)
-        yield Pause(min(pause, BREAKER_STEP_SECONDS))
-    return False
+        with run.lock:
+            found = _turn(run, now)
+        if isinstance(found, _Leave):
+            return found
+        yield Pause(min(found, BREAKER_STEP_SECONDS))
+    return None
 
 
-def _note_failure(run: RuleRun, now: float) -> None:
+def _turn(run: RuleRun, now: float) -> _Leave | float:
+    """Leave to send, or how long to wait before asking again."""
+    policy = run.rule.policy
+    if now < run.shut_until or run.trying:
+        return max(run.shut_until - now, 0.05)
+    if policy.rate_per_second > 0:
+        if now < run.next_send_at:
+            return run.next_send_at - now
+        run.next_send_at = max(now, run.next_send_at) + 1 / policy.rate_per_second
+    run.trying = run.failures_in_a_row >= policy.breaker.failures
+    return _Leave(run.trying)
+
+
+def _note_failure(run: RuleRun, leave: _Leave, now: float) -> None:
     breaker = run.rule.policy.breaker
-    run.failures_in_a_row += 1
-    run.trying = False
-    if run.failures_in_a_row >= breaker.failures:
-        run.shut_until = max(run.shut_until, now + run.shut_seconds)
-        run.shut_seconds = min(run.shut_seconds * 2, breaker.seconds_max)
-        if run.failures_in_a_row == breaker.failures:
+    with run.lock:
+        run.failures_in_a_row += 1
+        if leave.trial:
+            run.trying = False
+            run.shut_seconds = min(run.shut_seconds * 2, breaker.seconds_max)
+            run.shut_until = max(run.shut_until, now + run.shut_seconds)
+        elif run.failures_in_a_row == breaker.failures:  # those that were out by then open it no further
+            run.shut_until = max(run.shut_until, now + run.shut_seconds)
             log.warning("action=breaker_open rule=%s failures=%d", run.rule.name, run.failures_in_a_row)
 
 
 def _note_success(run: RuleRun) -> None:
-    run.failures_in_a_row, run.trying = 0, False
-    run.shut_seconds = run.rule.policy.breaker.seconds
+    with run.lock:
+        run.failures_in_a_row, run.trying = 0, False
+        run.shut_seconds = run.rule.policy.breaker.seconds
 
 
 def retry_after(text: str | None, now: float) -> float | None:

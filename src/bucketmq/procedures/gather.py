@@ -48,7 +48,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Gathering(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """`inventory/sets/<rule>/<name>.json`: what has come of one set."""
+    """`inventory/sets/<subscription>/<name>.json`: what has come of one set."""
 
     values: dict[str, str] = {}
     """The values of the placeholders."""
@@ -176,7 +176,7 @@ def _gathered(
     run: RuleRun, gather: Gather, template: str, values: dict[str, str], event: ObjectEvent
 ) -> Procedure[object]:
     name = set_name(values)
-    key = EventKeys(run.bucket.prefix).gathering(run.rule.name, name)
+    key = EventKeys(run.bucket.prefix).gathering(run.rule.subscription, name)
     member = Member(event.key, event.version, event.id)
     now: float = yield Now()
     if (yield from get_document(Gathering, key)) is None and gather.deadline_seconds is not None:
@@ -200,7 +200,7 @@ def _control(run: RuleRun, gather: Gather, message: Message, piece: Piece) -> Pr
         order: Deadline | Forget = msgspec.convert(message.body, Deadline | Forget)
     except msgspec.ValidationError:
         return outcomes.Bury("this is neither an event nor a message of this rule to itself")
-    key = EventKeys(run.bucket.prefix).gathering(run.rule.name, order.name)
+    key = EventKeys(run.bucket.prefix).gathering(run.rule.subscription, order.name)
     if isinstance(order, Forget):
         yield from delete(key)
         return outcomes.Done()

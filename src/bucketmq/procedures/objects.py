@@ -603,7 +603,9 @@ def _finish_move(bucket: OpenBucket, note: Note, source: Found | Missing) -> Pro
     if isinstance(there, Found) and bucket.renames:
         note = msgspec.structs.replace(note, write=_rename_id(bucket, note, there.version))
         return (yield from _told(bucket, note, "moved", target, there.version, attributes=there.attributes))
-    return (yield from _told(bucket, note, "moved", target, version))  # it was moved, and somebody took it from there
+    # The source is gone, and the target is another's: moved and taken from there, or never moved and deleted. Nobody can
+    # tell, so no move is told of; what is at the target is news enough.
+    return observed(bucket, target, there) if isinstance(there, Found) else None
 
 
 def _complete(bucket: OpenBucket, note: Note, version: Version, target: str) -> Procedure[Found | Missing]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bucketmq.bucket.port import Version
+from bucketmq.bucket.port import Missing, Removed, Version
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.events import filters
 from bucketmq.events.event import seconds_of, time_text
@@ -25,10 +25,10 @@ from bucketmq.events.rule import (
 )
 from bucketmq.log.layout import EventKeys, head_of
 from bucketmq.procedures.events import events_queue
-from bucketmq.procedures.opened import OpenBucket, OpenQueue
+from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import NewId, Now, Procedure, Remove
 from bucketmq.procedures.subscription import Start, begin
-from bucketmq.procedures.verbs import delete, get_document, list_all, update_document
+from bucketmq.procedures.verbs import delete, get_document, list_all, look, update_document
 
 REMOVED_SECONDS = 60.0
 """How long whoever runs a rule has to notice that it is removed."""
@@ -56,7 +56,7 @@ def add_rule(
     before = yield from get_document(Rule, keys.rule(rule.name))
     if before is not None and before[0].removed_at is None:
         if not replace:
-            raise Invalid(f"there is a rule {rule.name!r} already; remove it, choose another name, or say replace")
+            raise Invalid(_taken(rule.name))
         old = before[0]
         rule = msgspec.structs.replace(
             rule, subscription=old.subscription, created_at=old.created_at, revision=old.revision + 1
@@ -69,9 +69,22 @@ def add_rule(
             created_at=time_text((yield Now())),
         )
         yield from begin((yield from events_queue(bucket)), rule.subscription, start)
+        yield from delete(keys.secrets(rule.name))  # of a rule of this name that was removed
     if secrets is not None:
         yield from update_document(Secrets, keys.secrets(rule.name), secrets, lambda old: _following(old, secrets))
-    return (yield from update_document(Rule, keys.rule(rule.name), rule, lambda _: rule))
+    return (yield from update_document(Rule, keys.rule(rule.name), rule, lambda old: _made(old, rule, replace=replace)))
+
+
+def _made(old: Rule, rule: Rule, *, replace: bool) -> Rule:
+    """What a rule becomes by being made. One that somebody else made meanwhile stays: its heads are where it began, and
+    ours are not."""
+    if old.subscription != rule.subscription and old.removed_at is None:
+        raise Invalid(_taken(rule.name))
+    return rule if replace or old.subscription != rule.subscription else old
+
+
+def _taken(name: str) -> str:
+    return f"there is a rule {name!r} already; remove it, choose another name, or say replace"
 
 
 def _following(old: Secrets, new: Secrets) -> Secrets:
@@ -84,12 +97,12 @@ def get_rule(bucket: OpenBucket, name: str) -> Procedure[Rule]:
     key = EventKeys(bucket.prefix).rule(check_rule_name(name))
     found = yield from get_document(Rule, key)
     if found is None or found[0].removed_at is not None:
-        raise NotFound(f"there is no rule {name!r}; see `bucketmq rules ls`")
+        raise NotFound(_absent(name))
     return found[0]
 
 
 def get_secrets(bucket: OpenBucket, name: str) -> Procedure[Secrets]:
-    found = yield from get_document(Secrets, EventKeys(bucket.prefix).secrets(name))
+    found = yield from get_document(Secrets, EventKeys(bucket.prefix).secrets(check_rule_name(name)))
     return Secrets() if found is None else found[0]
 
 
@@ -117,7 +130,17 @@ def list_rules(bucket: OpenBucket, known: dict[str, Kept] | None = None) -> Proc
 def change_rule(bucket: OpenBucket, name: str, change: Callable[[Rule], Rule]) -> Procedure[Rule]:
     """Replace a rule by `change` of it, which must be repeatable. One GET and one PUT."""
     rule = yield from get_rule(bucket, name)
-    return (yield from update_document(Rule, EventKeys(bucket.prefix).rule(name), rule, change))
+
+    def changed(before: Rule) -> Rule:
+        if before is rule:  # there is none any more: it was removed since, and must not come back
+            raise NotFound(_absent(name))
+        return change(before)
+
+    return (yield from update_document(Rule, EventKeys(bucket.prefix).rule(name), rule, changed))
+
+
+def _absent(name: str) -> str:
+    return f"there is no rule {name!r}; see `bucketmq rules ls`"
 
 
 def pause_rule(bucket: OpenBucket, name: str, why: str) -> Procedure[Rule]:
@@ -157,12 +180,11 @@ def tidy_rules(bucket: OpenBucket) -> Procedure[int]:
     for name, kept in rules.items():
         removed_at = kept.rule.removed_at
         if removed_at is not None and now - seconds_of(removed_at) > REMOVED_SECONDS:
-            gone += yield from _remove_heads(queue, kept.rule.subscription)
-            yield from delete(keys.secrets(name))
-            yield Remove(
-                keys.rule(name), kept.version
-            )  # unless it was made anew; if it stays, the next tidying sees it
-            gone += 2
+            gone += yield from _delete_all(f"{queue.keys.heads}{kept.rule.subscription}/")
+            gone += yield from _delete_all(keys.gatherings(kept.rule.subscription))
+            # Each only as it was: the rule may be made anew at any time. What stays is seen next time.
+            gone += yield from _remove_found(keys.secrets(name), kept.rule, keys.rule(name))
+            gone += isinstance((yield Remove(keys.rule(name), kept.version)), Removed)
     in_use = {kept.rule.subscription for kept in rules.values()}
     entries, _ = yield from list_all(queue.keys.heads)
     for entry in entries:
@@ -174,8 +196,17 @@ def tidy_rules(bucket: OpenBucket) -> Procedure[int]:
     return gone
 
 
-def _remove_heads(queue: OpenQueue, subscription: str) -> Procedure[int]:
-    entries, _ = yield from list_all(f"{queue.keys.heads}{subscription}/")
+def _remove_found(key: str, rule: Rule, rule_key: str) -> Procedure[bool]:
+    """Remove an object that belongs to a removed rule, unless the rule was made anew by then."""
+    found = yield from look(key)
+    current = yield from get_document(Rule, rule_key)
+    if isinstance(found, Missing) or (current is not None and current[0].subscription != rule.subscription):
+        return False
+    return isinstance((yield Remove(key, found.version)), Removed)
+
+
+def _delete_all(folder: str) -> Procedure[int]:
+    entries, _ = yield from list_all(folder)
     for entry in entries:
         yield from delete(entry.key)
     return len(entries)

@@ -11,14 +11,16 @@ are still the ones it names. The manifest remembers how far a sweep came, so tha
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
+from operator import attrgetter
 
 import msgspec
 
-from bucketmq.bucket.port import Entry, Missing
-from bucketmq.errors import Invalid
+from bucketmq.bucket.port import Missing
+from bucketmq.errors import Corrupt, Invalid
 from bucketmq.events.event import ObjectEvent, time_text
-from bucketmq.events.inventory import Chunk, Item, Manifest, decode_items, differences, encode_items
+from bucketmq.events.inventory import Chunk, Item, Manifest, changes, decode_items, differences, encode_items
 from bucketmq.log.layout import BOOKKEEPING, EventKeys, is_bookkeeping, join
 from bucketmq.procedures.events import report
 from bucketmq.procedures.opened import OpenBucket
@@ -33,6 +35,8 @@ RANGE_KEYS_LOCAL = 50_000
 ORPHAN_SECONDS = 3600.0
 LAST = "\U0010ffff"
 """Sorts behind everything below a prefix."""
+
+_KEY = attrgetter("key")
 
 Progress = Callable[["Swept"], None]
 
@@ -90,12 +94,15 @@ def sweep(
     name: str | None = None,
     baseline: bool = False,
     progress: Progress = lambda _: None,
+    range_keys: int | None = None,
 ) -> Procedure[Swept]:
     """Report every change under `prefix` since the last sweep of this name.
 
     The first one reports what is already there, or with `baseline` only notes it. Per 1,000 keys one LIST; per range of
-    10,000 one GET, and where something changed two PUTs and the events.
+    10,000 (`range_keys`) one GET, and where something changed two PUTs and the events.
     """
+    if range_keys is not None and range_keys < 1:
+        raise Invalid(f"range_keys must be 1 or more, not {range_keys}")
     check_sweep_prefix(prefix)
     name = sweep_name(prefix) if name is None else check_name(name, "sweep name")
     keys = EventKeys(bucket.prefix)
@@ -107,9 +114,14 @@ def sweep(
     position: str | None = manifest.position
     while position is not None:
         try:
-            position, manifest = yield from _sweep_range(bucket, name, manifest, position, done)
+            position, manifest = yield from _sweep_range(bucket, name, manifest, position, done, range_keys=range_keys)
         except _Superseded:
             found = yield from get_document(Manifest, keys.manifest(name))
+            if found is not None and found[0] == manifest:  # nobody has: the manifest names what is not there
+                raise Corrupt(
+                    f"{keys.manifest(name)} names a part of the inventory that is gone; delete {keys.chunks(name)} and "
+                    "the manifest to begin anew"
+                ) from None
             manifest = first if found is None else found[0]
             continue
         progress(done)
@@ -125,26 +137,30 @@ def _finished(manifest: Manifest) -> Manifest:
 
 
 def _sweep_range(
-    bucket: OpenBucket, name: str, manifest: Manifest, position: str, done: Swept
+    bucket: OpenBucket, name: str, manifest: Manifest, position: str, done: Swept, *, range_keys: int | None
 ) -> Procedure[tuple[str | None, Manifest]]:
     """Sweep the keys from `position` to the end of the chunk there; returns where to go on, None at the end."""
     keys = EventKeys(bucket.prefix)
     chunk = _chunk_at(manifest, position)
     before = (yield from _items(keys, name, chunk)) if chunk is not None else []
     upto = chunk.upto if chunk is not None else ""
-    after, reached = yield from list_items(bucket, manifest.prefix, position, upto)
+    after, reached = yield from list_items(bucket, manifest.prefix, position, upto, range_keys)
     end = upto if reached is None else reached
-    in_range = [item for item in before if position < item.key and (not end or item.key <= end)]
-    events = list(differences(in_range, after, exact=bucket.exact_versions))
+    last = bisect_right(before, end, key=_KEY) if end else len(before)
+    in_range = before[bisect_right(before, position, key=_KEY) : last]
     done.keys += len(after)
     done.ranges += 1
-    if events:
-        new_to_us = manifest.first_to is not None and position >= manifest.first_to
-        if new_to_us and manifest.baseline:
-            done.noted += len(events)
-        else:
-            yield from report(bucket, (yield from _dated(events)))
-            done.count(events)
+    if in_range == after:  # told apart at once: it is what a sweep finds nearly everywhere
+        return (end or None), manifest
+    if manifest.baseline and manifest.first_to is not None and position >= manifest.first_to:
+        found = sum(1 for _ in changes(in_range, after))
+        done.noted += found
+    else:
+        events = list(differences(in_range, after, exact=bucket.exact_versions))
+        yield from report(bucket, (yield from _dated(events)))
+        done.count(events)
+        found = len(events)
+    if found:
         manifest = yield from _replace(keys, name, manifest, chunk, _Seen(position, end, before, after))
     return (end or None), manifest
 
@@ -167,35 +183,37 @@ def _items(keys: EventKeys, name: str, chunk: Chunk) -> Procedure[list[Item]]:
     return decode_items(found.body, key)
 
 
-def list_items(bucket: OpenBucket, prefix: str, position: str, upto: str) -> Procedure[tuple[list[Item], str | None]]:
+def list_items(
+    bucket: OpenBucket, prefix: str, position: str, upto: str, range_keys: int | None = None
+) -> Procedure[tuple[list[Item], str | None]]:
     """The objects behind `position` and up to `upto`, and how far the listing came if it was cut short."""
     root = join(bucket.prefix, "") + ("/" if bucket.prefix else "")
     folder = root + prefix
     items: list[Item] = []
-    limit = RANGE_KEYS_LOCAL if bucket.local else RANGE_KEYS
+    limit = range_keys or (RANGE_KEYS_LOCAL if bucket.local else RANGE_KEYS)
     after = position
     while True:
         page = yield from list_page(folder, after=root + after if after else "", limit=limit)
-        listed = sorted(page.entries, key=lambda entry: entry.key)
-        for entry in listed:
-            key = entry.key.removeprefix(root)
-            if upto and key > upto:
-                return items, None
-            if is_bookkeeping(key):
-                after = key.split("/", 1)[0] + "/" + LAST
-                break
-            items.append(_item(key, entry))
-            after = key
-            if len(items) >= limit:
-                more = page.more or entry is not listed[-1]
-                return items, key if more else None
+        cut = len(root)
+        listed = [Item(each.key[cut:], each.version, each.stored_at, each.size_bytes) for each in page.entries]
+        listed.sort(key=_KEY)
+        stop = bisect_right(listed, upto, key=_KEY) if upto else len(listed)
+        ours = _bookkeeping_in(listed) if not prefix else stop
+        taken = listed[: min(stop, ours, limit - len(items))]
+        items += taken
+        if len(items) >= limit:
+            return items, items[-1].key if page.more or len(taken) < len(listed) else None
+        if ours < stop:
+            after = listed[ours].key.split("/", 1)[0] + "/" + LAST
+        elif stop < len(listed) or not page.more:
+            return items, None
         else:
-            if not page.more:
-                return items, None
+            after = listed[-1].key
 
 
-def _item(key: str, entry: Entry) -> Item:
-    return Item(key, entry.version, entry.stored_at, entry.size_bytes)
+def _bookkeeping_in(items: list[Item]) -> int:
+    """The place of the first key that is our own; behind the end if there is none."""
+    return next((place for place, item in enumerate(items) if is_bookkeeping(item.key)), len(items))
 
 
 def _replace(
@@ -238,8 +256,12 @@ def _replace(
     try:
         manifest = yield from update_document(Manifest, keys.manifest(name), manifest, change)
     except _Superseded:
+        # A write of ours without an answer may have landed, and some of what it named may still be in use.
+        found = yield from get_document(Manifest, keys.manifest(name))
+        named = {each.name for each in found[0].chunks} if found is not None else set()
         for each in made:
-            yield from delete(keys.chunk(name, each.name))
+            if each.name not in named:
+                yield from delete(keys.chunk(name, each.name))
         raise
     if chunk is not None:
         yield from delete(keys.chunk(name, chunk.name))

@@ -27,6 +27,7 @@ from bucketmq.server import metrics
 from bucketmq.server.access import admit, admit_reader, admit_signed, check_local
 from bucketmq.server.background import Background
 from bucketmq.server.metrics import Counters
+from bucketmq.server.place import ask
 from bucketmq.server.receive import Receiver, unavailable
 from bucketmq.server.settings import ServerSettings, check_settings
 from bucketmq.server.wire import (
@@ -127,6 +128,7 @@ class Parts:
         self.background: Background | None = None
         self._ready: tuple[float, str | None] | None = None
         self._asking = asyncio.Lock()
+        self._question: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: FastAPI) -> AsyncIterator[None]:
@@ -170,17 +172,22 @@ class Parts:
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if self._ready is None or now - self._ready[0] > READY_SECONDS:
-                self._ready = now, await self._ask()
+                why = await self._ask()
+                self._ready = asyncio.get_running_loop().time(), why
         if self._ready[1] is not None:
             reasons.append(self._ready[1])
         return reasons
 
     async def _ask(self) -> str | None:
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                await self.bucket.look("readyz")
-        except TimeoutError:
+        """Never two questions at a time: one that hangs is waited for again."""
+        if self._question is None:
+            self._question = asyncio.create_task(asyncio.to_thread(ask, self.bucket))
+        done, _ = await asyncio.wait({self._question}, timeout=READY_SECONDS)
+        if not done:
             return "the bucket does not answer"
+        question, self._question = self._question, None
+        try:
+            question.result()
         except BucketMQError as error:
             log.warning("action=not_ready kind=%s %s", error.kind, error)
             return f"the bucket cannot be used ({error.kind})"  # no more: anybody may read this

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bucketmq import aio
 from bucketmq.client import Bucket
 from bucketmq.events.event import time_text
+from bucketmq.log.layout import join
 from bucketmq.procedures.bus import BusApi
-from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.requests import Look, Procedure
 
 Result = TypeVar("Result")
 AnyBucket = Bucket | aio.Bucket
@@ -39,6 +41,32 @@ def folder_of(bucket: AnyBucket) -> Path | None:
 
     store = bucket._engine.hands.store
     return Path(store.root) if isinstance(store, FolderStore) else None
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result, or `TimeoutError`. What takes longer goes on all the same: others may ride on it."""
+    task = asyncio.ensure_future(work)
+    _LATE.add(task)
+    task.add_done_callback(_over)
+    done, _ = await asyncio.wait({task}, timeout=seconds)
+    if not done:
+        raise TimeoutError
+    return task.result()
+
+
+_LATE: set[asyncio.Future[Any]] = set()
+"""Tasks live only as long as somebody holds them."""
+
+
+def _over(task: asyncio.Future[Any]) -> None:
+    _LATE.discard(task)
+    if not task.cancelled():
+        task.exception()  # whoever waited has been told, or is gone
+
+
+def ask(bucket: AnyBucket) -> None:
+    """One request to the store, not repeated: an error if it does not work."""
+    bucket._engine.hands.perform(Look(join(prefix_of(bucket), "readyz")))
 
 
 async def run(bucket: AnyBucket, procedure: Procedure[Result]) -> Result:

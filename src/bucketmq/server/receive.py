@@ -16,7 +16,7 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.events.parse import Confirm, Parsed, below, parse
 from bucketmq.server.confirm import Confirmer
 from bucketmq.server.metrics import Counters
-from bucketmq.server.place import now_of, prefix_of
+from bucketmq.server.place import now_of, prefix_of, within
 from bucketmq.server.settings import ServerSettings
 from bucketmq.server.wire import Refusal
 
@@ -76,17 +76,19 @@ class Receiver:
         if not events:
             return []
         try:
-            async with asyncio.timeout(self._settings.report_seconds):
-                try:
-                    await self._bucket.report(events)
-                    return []
-                except Invalid:
-                    return await self._store_each(events)
+            return await within(self._settings.report_seconds, self._report(events))
         except TimeoutError:
             raise unavailable("the store took too long") from None
         except BucketMQError as error:
             log.warning("action=report_failed kind=%s %s", error.kind, error)
             raise unavailable(f"the events could not be stored ({error.kind})") from None
+
+    async def _report(self, events: list[ObjectEvent]) -> list[dict[str, Any]]:
+        try:
+            await self._bucket.report(events)
+        except Invalid:
+            return await self._store_each(events)
+        return []
 
     async def _store_each(self, events: list[ObjectEvent]) -> list[dict[str, Any]]:
         """One of them does not fit; the others are stored."""

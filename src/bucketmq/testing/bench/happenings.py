@@ -36,7 +36,7 @@ def events(start: int, count: int) -> list[ObjectEvent]:
     return [event(number) for number in range(start, start + count)]
 
 
-def notification(start: int, count: int) -> bytes:
+def notification(start: int, count: int, *, bucket: str = BUCKET) -> bytes:
     """A body as Tigris sends it."""
     items = [
         {
@@ -44,7 +44,7 @@ def notification(start: int, count: int) -> bytes:
             "eventSource": "tigris",
             "eventName": each.name,
             "eventTime": each.at,
-            "bucket": each.bucket,
+            "bucket": bucket,
             "object": {"key": each.key, "size": each.size_bytes, "eTag": each.version},
         }
         for each in events(start, count)

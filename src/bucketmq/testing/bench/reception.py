@@ -1,7 +1,8 @@
-"""Receiving notifications: events a second from a request's body to the log on disk, many callers at a time.
+"""Receiving notifications: events a second from a request to the log on disk, many callers at a time.
 
-Without HTTP: parsing, choosing what lies below the prefix, and reporting, called as the receiver calls them, beside
-parsing alone.
+Over HTTP, from a process of its own, beside the same server with the same requests about a bucket that is not its own:
+received, checked and parsed, and nothing to store. And without HTTP: parsing, choosing what lies below the prefix and
+reporting, called as the receiver calls them, beside parsing alone.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
+import bucketmq
 from bucketmq import aio
 from bucketmq.events.parse import below, parse
 from bucketmq.testing.bench.children import alone
-from bucketmq.testing.bench.happenings import notification
+from bucketmq.testing.bench.happenings import BUCKET, notification
 from bucketmq.testing.bench.places import folder, settle_disk
 from bucketmq.testing.bench.results import BARE, Measurement, measured
+from bucketmq.testing.bench.serving import Address, Answers, post_all, served
 from bucketmq.testing.bench.sizes import Sizes
 
 SCENARIO = "receiver"
@@ -29,22 +32,56 @@ Go = Callable[[], object]
 
 def received(sizes: Sizes) -> Iterator[Measurement]:
     for batch, count in ((1, sizes.notifications), (BATCH, sizes.notifications * BATCHED_SHARE)):
-        ours, bare, puts = [], [], 0
-        for _ in range(sizes.repeats):
-            with folder() as path:
-                settle_disk()
-                seconds, parsing, puts = alone(_receive, path.as_uri(), count, batch, sizes.callers)
-                ours.append(count / seconds)
-                bare.append(count / parsing)
-        what = f"{batch} in a notification, {sizes.callers} callers, no HTTP"
-        found = partial(measured, SCENARIO, what, unit="events/s", store="folder", depth=count)
-        yield found(ours, note=f"{puts} writes for {count} events")
-        yield found(bare, subject=BARE)
+        yield from _over_http(sizes, batch, count)
+        yield from _in_process(sizes, batch, count)
+
+
+def _over_http(sizes: Sizes, batch: int, count: int) -> Iterator[Measurement]:
+    ours, bare = [], []
+    for _ in range(sizes.repeats):
+        with folder() as path:
+            settle_disk()
+            with served(path.as_uri(), BUCKET) as address:
+                others = alone(_post, address, _bodies(count, batch, "somewhere-else"), sizes.callers)
+                answers = alone(_post, address, _bodies(count, batch), sizes.callers)
+            with bucketmq.connect(path.as_uri(), probe=False) as bucket:
+                stored = bucket.existing_queue("events").stats().sent
+        if (answers.accepted, others.outside, stored) != (count, count, count):
+            raise AssertionError(f"{answers.accepted} of {count} events were accepted and {stored} are in the log")
+        ours.append(count / answers.seconds)
+        bare.append(count / others.seconds)
+    what = f"{batch} in a notification, {sizes.callers} connections"
+    found = partial(measured, SCENARIO, what, unit="events/s", store="folder", depth=count)
+    yield found(ours, note="over HTTP; the client takes its part of the processors too")
+    yield found(bare, subject=BARE)
+
+
+def _post(go: Go, address: Address, bodies: list[bytes], connections: int) -> Answers:
+    go()
+    return asyncio.run(post_all(address, f"/events/{SOURCE}", bodies, connections))
+
+
+def _bodies(count: int, batch: int, bucket: str = BUCKET) -> list[bytes]:
+    return [notification(start, min(batch, count - start), bucket=bucket) for start in range(0, count, batch)]
+
+
+def _in_process(sizes: Sizes, batch: int, count: int) -> Iterator[Measurement]:
+    ours, bare, puts = [], [], 0
+    for _ in range(sizes.repeats):
+        with folder() as path:
+            settle_disk()
+            seconds, parsing, puts = alone(_receive, path.as_uri(), count, batch, sizes.callers)
+            ours.append(count / seconds)
+            bare.append(count / parsing)
+    what = f"{batch} in a notification, {sizes.callers} callers, no HTTP"
+    found = partial(measured, SCENARIO, what, unit="events/s", store="folder", depth=count)
+    yield found(ours, note=f"{puts} writes for {count} events")
+    yield found(bare, subject=BARE)
 
 
 def _receive(go: Go, url: str, count: int, batch: int, callers: int) -> tuple[float, float, int]:
     """Seconds to parse and persist everything, seconds to parse alone, and writes."""
-    bodies = [notification(start, min(batch, count - start)) for start in range(0, count, batch)]
+    bodies = _bodies(count, batch)
     go()
     began = time.perf_counter()
     for body in bodies:

@@ -37,7 +37,7 @@ class Sizes(msgspec.Struct, frozen=True):
     callers: int
     """Who hand them over at the same time."""
     webhooks: int
-    """Requests with one event each; five times as many events travel in batches."""
+    """Requests with one event each; twenty times as many events travel in batches."""
     sweep_keys: tuple[int, ...]
     sweep_keys_remote: tuple[int, ...]
     """The same on SeaweedFS, where filling takes some milliseconds for each key."""

@@ -90,6 +90,8 @@ class SimStore:
         """Whose request is being done."""
         self.creates_in_flight = 0
         """Creates and renames that will still land, whether or not their senders live."""
+        self.writes_in_flight = 0
+        """Everything that will still change something."""
         self._answer_stamps = answer_stamps
         self._content_versions = content_versions
         self._whole_seconds = whole_seconds
@@ -103,6 +105,8 @@ class SimStore:
         there, back = world.between(*LATENCY_SECONDS), world.between(*LATENCY_SECONDS)
         if isinstance(request, Create | Rename) and (fault is None or fault in _LANDS):
             self.creates_in_flight += 1
+        if (fault is None or fault in _LANDS) and not isinstance(request, _READS):
+            self.writes_in_flight += 1
         if fault is None:
             world.after(there, self._arrive, who, request, deliver, back)
             return
@@ -147,6 +151,8 @@ class SimStore:
         answer = self.perform(request)
         if isinstance(request, Create | Rename):
             self.creates_in_flight -= 1
+        if not isinstance(request, _READS):
+            self.writes_in_flight -= 1
         if self.world.lines is not None:
             self.world.note(who, f"{describe(request)} -> {type(answer).__name__ if answer is not None else 'ok'}")
         if deliver is not None:

@@ -116,7 +116,7 @@ class Auditor:
             return
         self.active_at = self.world.now
         if found is None:
-            before = self.history.deleted(name, self.world.now)
+            before = self.history.deleted(name, who, self.world.now)
             if before is not None and who != FOREIGN:
                 self.world.after(0.0, self._check_deleted, who, before)
             return
@@ -128,7 +128,7 @@ class Auditor:
 
     def _check_deleted(self, who: str, before: State) -> None:
         """A process of ours ended a state: it meant to, or there is a copy, or it took back its own copy."""
-        if (who, before.key) in self.meant:
+        if self._on_purpose(who, before.key):
             return
         if before.key.startswith(COPIES):
             self.world.covered["move undone"] += 1
@@ -139,7 +139,7 @@ class Auditor:
                 for state in key.states
                 if state.body == before.body and state.landed_at <= before.landed_at
             ]
-            if not any(state.ended_by != "deleted" for state in sources):
+            if all(state.ended_by == "deleted" and not self._on_purpose(state.ended_who, state.key) for state in sources):
                 self.problem(f"destroyed: {who} deleted {before}, the only copy of what was moved there")
             return
         copies = (
@@ -151,6 +151,9 @@ class Auditor:
         )
         if next(copies, None) is None:
             self.problem(f"destroyed: {who} deleted {before}, and there is no copy of it")
+
+    def _on_purpose(self, who: str, key: str) -> bool:
+        return who == FOREIGN or (who, key) in self.meant
 
     def _check_overwritten(self, who: str, before: State, after: State) -> None:
         """A move may only write over what is there if it was told to, and never an older post over a newer."""
@@ -270,7 +273,8 @@ class Auditor:
         states = known.states if known is not None else []
         if event.kind == "deleted":
             return None, self._deletion(event, states)
-        for state in reversed(states):
+        # A write whose request lands twice has one id, and that tells of the first time; the sweep sees the second.
+        for state in states if event.source == "writer" else reversed(states):
             if self._is_about(event, state):
                 return state, None
         if event.kind == "moved" and self.plan.renames and event.from_key in self.history.keys:
@@ -331,6 +335,8 @@ class Auditor:
     def _mark(self, rule: str, event: ObjectEvent) -> None:
         version = None if event.kind == "deleted" else event.version
         self.arrived_at[rule, event.key, version] = self.world.now
+        if event.kind == "moved" and event.from_key is not None:
+            self.arrived_at[rule, event.from_key, None] = self.world.now  # it says that it is not there any more
 
     # The end
 
@@ -443,7 +449,7 @@ class Auditor:
                 self.world.covered["deadline fired" if missing else "set complete"] += 1
                 if missing and not self.plan.deadline:
                     self.problem(f"fan-in: the set {name} fired without {missing}, and there was no deadline")
-                expected = {f"parts/{name}/b.json"} if not whole else set()
+                expected = {f"parts/{name}/{part}.json" for part in "ab"} - {part.key for part in parts}
                 if not whole and set(missing) != expected:
                     self.problem(f"fan-in: the set {name} fired without {missing}, missing is {sorted(expected)}")
             first = min(part.landed_at for part in parts)

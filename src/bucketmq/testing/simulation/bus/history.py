@@ -12,7 +12,7 @@ LONG = float("inf")
 class State:
     """One state of one user's object."""
 
-    __slots__ = ("body", "ended_at", "ended_by", "from_mark", "key", "landed_at", "stored_at", "version", "who", "write")
+    __slots__ = ("body", "ended_at", "ended_by", "ended_who", "from_mark", "key", "landed_at", "stored_at", "version", "who", "write")
 
     def __init__(self, key: str, found: Object, who: str, landed_at: float) -> None:
         self.key = key
@@ -26,6 +26,7 @@ class State:
         self.ended_at = LONG
         self.ended_by = ""
         """overwritten or deleted; empty while it lasts."""
+        self.ended_who = ""
 
     def __repr__(self) -> str:
         return f"{self.key}@{self.version[:8]} ({self.body[:60].decode(errors='replace')})"
@@ -67,18 +68,18 @@ class History:
         known = self.of(key)
         before = known.current
         if before is not None:
-            before.ended_at, before.ended_by = now, "overwritten"
+            before.ended_at, before.ended_by, before.ended_who = now, "overwritten", who
         state = State(key, found, who, now)
         known.states.append(state)
         self.last_change_at = now
         return state, before
 
-    def deleted(self, key: str, now: float) -> State | None:
+    def deleted(self, key: str, who: str, now: float) -> State | None:
         """A deletion landed: the state it ended."""
         known = self.of(key)
         before = known.current
         if before is not None:
-            before.ended_at, before.ended_by = now, "deleted"
+            before.ended_at, before.ended_by, before.ended_who = now, "deleted", who
             known.deletions.append(now)
         self.last_change_at = now
         return before

@@ -17,7 +17,7 @@ from bucketmq.testing.simulation.faults import NONE, RATES, Faults, swarm
 
 AGAIN_SECONDS = NEAR_SECONDS + 1.0
 
-CHAOS_SECONDS = 45.0
+CHAOS_SECONDS = 30.0
 """For how long things are written and go wrong."""
 
 OUTCOMES = ("approved", "flagged", "needs-review")
@@ -178,11 +178,11 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
         weather = FINE
     kept = {name: getattr(tilt, name) for name in Tilt.__struct_fields__ if getattr(tilt, name) is not None}
     shape = {
-        "moderation": toss() < 0.6,
-        "documents": toss() < 0.6,
-        "fan_in": toss() < 0.2,
-        "archive": toss() < 0.3,
-        "temp": chance.choice(("", "", "", "late", "existing", "pause", "remove", "replay")),
+        "moderation": toss() < 0.5,
+        "documents": toss() < 0.5,
+        "fan_in": toss() < 0.15,
+        "archive": toss() < 0.25,
+        "temp": chance.choice(("late", "existing", "pause", "remove", "replay")) if toss() < 0.4 else "",
         "moving": chance.choice(("replace", "aside", "versioned")),
     }
     shape |= {name: kept[name] for name in kept if name in shape}
@@ -202,9 +202,9 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
         "lists_in_order": toss() < 0.7,
         "renames": toss() < 0.2,
         "range_keys": chance.choice((2, 5, 1000)),
-        "sweepers": chance.choice((0, 1, 1, 2, 3)),
-        "notifiers": chance.choice((1, 1, 2)),
-        "watchers": chance.choice((1, 1, 2)),
+        "sweepers": chance.choice((0, 0, 1, 1, 2, 3)),
+        "notifiers": chance.choice((1, 1, 1, 2)),
+        "watchers": chance.choice((1, 1, 1, 2)),
         "batch": chance.choice((1, 1, 3)),
         "ordered": toss() < 0.3,
         "stale": chance.choice(("deliver", "deliver", "drop")),

@@ -88,11 +88,11 @@ def watchers(
     made = {}
     if plan.moderation:
         text = 'WHERE `key` REGEXP "^pending/"'
-        made[ROUTER] = Watcher(ROUTER, text, route, WATCHER_POLICY, "earliest")
+        made[ROUTER] = Watcher(ROUTER, text, route, WATCHER_POLICY, "latest")
     if plan.fan_in:
         gather = Gather(PAIR, DEADLINE_SECONDS if plan.deadline else None)
         policy = msgspec.structs.replace(WATCHER_POLICY, gone="deliver")
-        made[PAIRS] = Watcher(PAIRS, gather.filter(), complete, policy, "earliest", gather)
+        made[PAIRS] = Watcher(PAIRS, gather.filter(), complete, policy, "latest", gather)
     return made
 
 

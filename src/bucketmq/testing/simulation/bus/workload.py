@@ -18,7 +18,7 @@ from bucketmq.testing.simulation.bus.auditor import FOREIGN, Auditor, full_key, 
 from bucketmq.testing.simulation.bus.network import SimNetwork
 from bucketmq.testing.simulation.bus.plan import AGAIN_SECONDS, CHAOS_SECONDS, OUTCOMES, Plan, Step
 from bucketmq.testing.simulation.bus.provider import Provider
-from bucketmq.testing.simulation.bus.scenario import TEMP, temp_spec, watchers
+from bucketmq.testing.simulation.bus.scenario import PAIRS, ROUTER, TEMP, temp_spec, watchers
 from bucketmq.testing.simulation.engine import Process
 from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.world import EPOCH, World
@@ -45,6 +45,11 @@ class Scene(NamedTuple):
     @property
     def is_troubled(self) -> bool:
         return self.trouble[0]
+
+    def is_ready(self) -> bool:
+        """Whether the watchers' rules are there: they begin with what comes after that."""
+        wanted = (ROUTER, self.plan.moderation), (PAIRS, self.plan.fan_in)
+        return all(name in self.auditor.rules for name, needed in wanted if needed)
 
 
 class Line:
@@ -88,6 +93,8 @@ class Actor:
 
     def _writer(self) -> Procedure[None]:
         line = self.line
+        while not self.scene.is_ready():
+            yield Pause(0.2)
         while True:
             if not line.steps:
                 yield Pause(2.0)
@@ -132,11 +139,11 @@ class Actor:
     def _sweeper(self) -> Procedure[None]:
         world = self.scene.world
         while True:
-            yield Pause(world.between(2.0, 16.0))
+            yield Pause(world.between(1.0, 12.0))
             if not self.scene.is_troubled:
                 return
             try:
-                swept = yield from self.api.sweep()
+                swept = yield from self.api.sweep(range_keys=self.scene.plan.range_keys)
                 world.covered["sweep resumed"] += swept.resumed
                 world.covered["sweep in several ranges"] += swept.ranges > 1
             except BucketMQError as error:
@@ -256,7 +263,10 @@ class Foreigners:
         self.steps = deque(scene.plan.foreign)
 
     def start(self) -> None:
-        self._next()
+        if self.scene.is_ready():
+            self._next()
+        else:
+            self.scene.world.after(0.2, self.start)
 
     def _next(self) -> None:
         if self.steps:

@@ -1,0 +1,369 @@
+"""The sweep: what it finds, in ranges, resumed, by several at once, with each request failing or the last of a life."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import bucketmq
+from bucketmq.events.inventory import Manifest
+
+from .world import DEATHS, FAULTS, STORES, Killed, World, log_of, told
+
+
+def sweep(bucket: Any, **options: Any) -> Any:
+    """Small ranges, which the facade has no word for."""
+    return bucket._engine.run(bucket._bus.sweep(**{"range_keys": 3, **options}))
+
+
+def told_by_sweep(bucket: Any) -> list[tuple[str, str]]:
+    """What sweeps told, each once, in the order of keys."""
+    return sorted((event.key, event.kind) for event in told(bucket) if event.source == "sweep")
+
+
+def places(kind: str) -> range:
+    """The requests at which something happens; fewer on a folder, where each costs a disk's time."""
+    return range(0, 200, 7 if kind == "folder" else 1)
+
+
+def fill(world: World, keys: int = 10) -> None:
+    for n in range(keys):
+        world.write(f"k/{n:02}", b"old")
+
+
+def change(world: World) -> list[tuple[str, str]]:
+    """One of each; what a sweep should tell of it."""
+    world.advance(5)
+    world.write("k/01", b"newer")
+    world.write("k/05", b"old")  # the same bytes again are a change too
+    world.delete("k/03")
+    world.delete("k/09")
+    world.write("k/035", b"x")
+    world.write("z", b"x")
+    return sorted(
+        [
+            ("k/01", "changed"),
+            ("k/05", "changed"),
+            ("k/03", "deleted"),
+            ("k/09", "deleted"),
+            ("k/035", "created"),
+            ("z", "created"),
+        ]
+    )
+
+
+def test_the_first_sweep_tells_what_is_there_and_the_next_only_what_changed(world: World) -> None:
+    bucket = world.connect()
+    fill(world)
+    first = sweep(bucket)
+    assert (first.created, first.changed, first.deleted, first.keys) == (10, 0, 0, 10)
+    assert told_by_sweep(bucket) == [(f"k/{n:02}", "created") for n in range(10)]
+    again = sweep(bucket)
+    assert (again.created, again.changed, again.deleted, again.keys) == (0, 0, 0, 10)
+    expected = change(world)
+    later = sweep(bucket)
+    assert (later.created, later.changed, later.deleted) == (2, 2, 2)
+    assert [each for each in told_by_sweep(bucket) if each not in [(f"k/{n:02}", "created") for n in range(10)]] == [
+        *expected
+    ]
+    assert sweep(bucket).ranges > 1
+
+
+def test_a_baseline_is_only_noted(world: World) -> None:
+    bucket = world.connect()
+    fill(world)
+    first = sweep(bucket, baseline=True)
+    assert (first.noted, first.created) == (10, 0)
+    assert list(log_of(bucket)) == []
+    expected = change(world)
+    sweep(bucket)
+    assert told_by_sweep(bucket) == expected
+
+
+def test_an_empty_bucket_has_been_swept_too(world: World) -> None:
+    bucket = world.connect()
+    assert sweep(bucket, baseline=True).keys == 0
+    fill(world, 4)
+    assert sweep(bucket, baseline=True).created == 4  # the baseline was the empty bucket
+
+
+@pytest.mark.parametrize("range_keys", [1, 2, 3, 7, 1000])
+def test_ranges_of_any_size_find_the_same(world: World, range_keys: int) -> None:
+    bucket = world.connect()
+    fill(world)
+    sweep(bucket, range_keys=3, baseline=True)
+    expected = change(world)
+    sweep(bucket, range_keys=range_keys)
+    assert told_by_sweep(bucket) == expected
+    assert sweep(bucket, range_keys=2).created == 0
+
+
+def test_ranges_of_no_size_are_refused(bucket: Any) -> None:
+    with pytest.raises(bucketmq.Invalid, match="range_keys"):
+        sweep(bucket, range_keys=0)
+
+
+def test_our_own_keys_are_passed_over_and_those_beside_them_are_not(world: World) -> None:
+    bucket = world.connect()
+    bucket.queue("jobs").send("x")
+    bucket.rules.add("r", to="queue:out")
+    for key in ("a", "inventories/x", "pro/x", "queued", "rule/x", "rulez", "zz", ".bucketmqs/x"):
+        world.write(key, b"x")
+    for range_keys in (1, 2, 100):
+        sweep(bucket, name=f"by{range_keys}", range_keys=range_keys)
+        assert sorted({key for key, _ in told_by_sweep(bucket)}) == sorted(world.objects())
+
+
+def test_a_bucket_opened_under_a_prefix_sees_only_its_own(tmp_path: Path) -> None:
+    for kind in STORES:
+        for prefix in ("", "deep/er"):
+            world = World(kind, tmp_path / f"{kind}{len(prefix)}", prefix=prefix)
+            world.store.create("deep/other/x", b"x")
+            bucket = world.connect()
+            world.write("k/1", b"x")
+            sweep(bucket)
+            keys = [key for key, _ in told_by_sweep(bucket)]
+            assert keys == (["k/1"] if prefix else ["deep/other/x", "k/1"])
+            world.close()
+
+
+def test_a_prefix_is_swept_by_itself(world: World) -> None:
+    bucket = world.connect()
+    fill(world)
+    world.write("other/1", b"x")
+    world.write("kk", b"x")
+    sweep(bucket, prefix="k/")
+    assert {key for key, _ in told_by_sweep(bucket)} == {f"k/{n:02}" for n in range(10)}
+    assert bucket.sweep("other/").created == 1
+    with pytest.raises(bucketmq.Invalid, match="another name"):
+        bucket.sweep("other/", name="k")
+    for bad in ("k", "/k/", "queues/", "rules/", "inventory/"):
+        with pytest.raises(bucketmq.Invalid):
+            bucket.sweep(bad)
+
+
+def test_what_a_writer_told_is_not_told_again(world: World) -> None:
+    bucket = world.connect()
+    bucket.put("a", "1")
+    bucket.put("b", "1")
+    bucket.delete("b")
+    bucket.move("a", "c")
+    before = [event.id for event in told(bucket)]
+    sweep(bucket)
+    assert [event.id for event in told(bucket)] == before
+    bucket.put("c", "2")
+    bucket.delete("c")
+    before = [event.id for event in told(bucket)]
+    sweep(bucket)
+    assert [event.id for event in told(bucket)] == before
+
+
+def test_progress_is_told_after_each_range(bucket: Any, memory: World) -> None:
+    fill(memory)
+    seen: list[int] = []
+    sweep(bucket, progress=lambda done: seen.append(done.keys))
+    assert seen == [3, 6, 9, 10]
+
+
+def test_a_sweeper_that_dies_anywhere_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
+    for kind in ("copying", "hashing", "folder"):
+        resumed = False
+        for at in places(kind):
+            over = True
+            for death in DEATHS:
+                world = World(kind, tmp_path / f"{kind}{at}{death}")
+                fill(world)
+                sweep(world.connect(), baseline=True)
+                expected = change(world)
+                try:
+                    sweep(world.connect(at=at, fault=death))
+                except Killed:
+                    over = False
+                bucket = world.connect()
+                done = sweep(bucket)
+                resumed = resumed or done.resumed
+                assert told_by_sweep(bucket) == expected, (kind, at, death)
+                sweep(bucket)
+                assert told_by_sweep(bucket) == expected, (kind, at, death)
+                check_inventory(world)
+                world.close()
+            if over:
+                break
+        assert at > 15
+        assert resumed
+
+
+def check_inventory(world: World, name: str = "all") -> None:
+    """The manifest names what is there, without gaps or overlaps, and after a while nothing else is left."""
+    world.advance(4000)
+    sweep(world.connect())
+    everything = world.everything()
+    folder = f"inventory/sweeps/{name}/"
+    manifest = msgspec.json.decode(everything[f"{folder}manifest.json"], type=Manifest)
+    chunks = [key for key in everything if key.startswith(f"{folder}chunks/")]
+    assert sorted(chunks) == sorted(f"{folder}chunks/{chunk.name}.ndjson" for chunk in manifest.chunks)
+    listed = []
+    for chunk in manifest.chunks:
+        lines = everything[f"{folder}chunks/{chunk.name}.ndjson"].split()
+        listed += [msgspec.json.decode(line)[0] for line in lines]
+    assert listed == sorted(world.objects())
+    assert manifest.position == ""
+
+
+@pytest.mark.parametrize("kind", ["copying", "hashing", "folder"])
+@pytest.mark.parametrize("baseline", [True, False])
+def test_a_first_sweep_that_dies_anywhere_goes_on_as_it_began(kind: str, tmp_path: Path, *, baseline: bool) -> None:
+    for at in places(kind):
+        world = World(kind, tmp_path / str(at))
+        fill(world, 7)
+        try:
+            sweep(world.connect(at=at, fault="dies after"), baseline=baseline)
+            over = True
+        except Killed:
+            over = False
+        bucket = world.connect()
+        made = any(key.endswith("manifest.json") for key in world.everything())
+        sweep(bucket, baseline=baseline if not made else not baseline)  # how it began counts
+        expected = [] if baseline else [(f"k/{n:02}", "created") for n in range(7)]
+        assert told_by_sweep(bucket) == expected, at
+        world.write("k/99", b"x")
+        sweep(bucket)
+        assert told_by_sweep(bucket) == [*expected, ("k/99", "created")]
+        world.close()
+        if over:
+            return
+    raise AssertionError("it never got through")
+
+
+@pytest.mark.parametrize("kind", ["copying", "hashing", "folder"])
+def test_one_bad_answer_anywhere_changes_nothing(kind: str, tmp_path: Path) -> None:
+    for at in places(kind):
+        hit = False
+        for fault in FAULTS:
+            world = World(kind, tmp_path / f"{at}{fault}")
+            fill(world, 7)
+            sweep(world.connect(), baseline=True)
+            expected = [each for each in change(world) if each[0] != "k/09"]
+            bucket = world.connect(at=at, fault=fault)
+            try:
+                sweep(bucket)
+            except bucketmq.Unavailable:
+                pass
+            hit = hit or bucket.hands.hit
+            calm = world.connect()
+            sweep(calm)
+            assert told_by_sweep(calm) == expected, (at, fault)
+            check_inventory(world)
+            world.close()
+        if not hit:
+            assert at > 10
+            return
+
+
+def test_two_sweepers_one_within_the_other_tell_everything_once(tmp_path: Path) -> None:
+    for kind in ("copying", "hashing", "folder"):
+        for at in places(kind):
+            world = World(kind, tmp_path / f"{kind}{at}")
+            fill(world)
+            sweep(world.connect(), baseline=True)
+            expected = change(world)
+            first, second = world.connect(), world.connect()
+            done: list[int] = []
+
+            def meddle(number: int, request: Any) -> None:
+                if number == at and not done:  # noqa: B023
+                    done.append(number)  # noqa: B023
+                    world.write("k/00", b"while they sweep")  # noqa: B023
+                    sweep(second, range_keys=2)  # noqa: B023
+
+            first.hands.meddle = meddle
+            sweep(first)
+            if not done:
+                world.close()
+                break
+            sweep(second)
+            assert told_by_sweep(second) == sorted([("k/00", "changed"), *expected]), (kind, at)
+            check_inventory(world)
+            world.close()
+        assert at > 10
+
+
+def test_two_sweepers_and_a_manifest_write_without_an_answer(tmp_path: Path) -> None:
+    """The write landed, and before its writer reads back the other has replaced what it named."""
+    for at in range(60):
+        world = World("copying")
+        fill(world)
+        sweep(world.connect(), baseline=True)
+        expected = change(world)
+        first, second = world.connect(at=at, fault="landed"), world.connect()
+        done: list[int] = []
+
+        def meddle(number: int, request: Any) -> None:
+            if number == at + 1 and not done:  # noqa: B023
+                done.append(number)  # noqa: B023
+                world.write("k/00", b"while they sweep")  # noqa: B023
+                sweep(second)  # noqa: B023
+
+        first.hands.meddle = meddle
+        try:
+            sweep(first)
+        except bucketmq.Unavailable:
+            pass
+        sweep(second)
+        expected = sorted([*expected, *([("k/00", "changed")] if done else [])])
+        assert told_by_sweep(second) == expected, at
+        check_inventory(world)
+        world.close()
+        if not done:
+            return
+
+
+def test_an_inventory_with_a_part_missing_says_so(memory: World) -> None:
+    bucket = memory.connect()
+    fill(memory)
+    sweep(bucket)
+    chunk = next(key for key in memory.everything() if "/chunks/" in key)
+    memory.delete(chunk)
+    with pytest.raises(bucketmq.Corrupt, match="begin anew"):
+        sweep(bucket)
+
+
+def test_an_inventory_that_nobody_can_read_says_so(memory: World) -> None:
+    bucket = memory.connect()
+    fill(memory)
+    sweep(bucket)
+    chunk = next(key for key in memory.everything() if "/chunks/" in key)
+    memory.write(chunk, b"[broken\n")
+    with pytest.raises(bucketmq.Corrupt, match="delete the sweep's folder"):
+        sweep(bucket)
+
+
+def test_memory_is_bounded_by_a_range_however_many_keys_there_are(memory: World) -> None:
+    bucket = memory.connect()
+
+    def peak(keys: int) -> int:
+        for n in range(keys):
+            memory.store.create(f"app/k/{n:06}", b"")
+        tracemalloc.start()
+        try:
+            sweep(bucket, range_keys=500, baseline=True, name=f"n{keys}")
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few, many = peak(5_000), peak(20_000)
+    # The inventory itself lies in the memory store; a chunk of it is about 30 bytes a key.
+    assert many - 15_000 * 60 < few + 500_000
+    assert sweep(bucket, range_keys=500, name="n20000").keys == 20_000
+
+
+def test_the_asyncio_facade_sweeps_too(memory: World) -> None:
+    fill(memory)
+    bucket = memory.connect_async()
+    assert bucket.sweep("k/", baseline=True).noted == 10
+    memory.write("k/new", b"x")
+    assert bucket.sweep("k/").created == 1

@@ -1,0 +1,112 @@
+"""Health, readiness, version, metrics and the OpenAPI page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import bucketmq
+from bucketmq.bucket.memory import MemoryStore
+from bucketmq.bucket.port import Found, Missing
+from bucketmq.client import Bucket
+from bucketmq.errors import Unavailable
+from bucketmq.testing.endpoints import Reply, endpoint
+
+from .running import Running, aio_on, payload, serving, settings_with, until
+
+
+def test_anybody_may_ask_for_health_and_version(server: Running) -> None:
+    assert server.stranger.get("/healthz").json()["status"] == "ok"
+    assert server.stranger.get("/readyz").json() == {"status": "ready", "reasons": []}
+    assert server.stranger.get("/version").json() == {"version": bucketmq.__version__}
+
+
+class Unreachable(MemoryStore):
+    looks = 0
+
+    def look(self, key: str) -> Found | Missing:
+        self.looks += 1
+        raise Unavailable("no answer from secret-host.internal; try later")
+
+
+def test_a_bucket_that_does_not_answer_is_not_ready_and_is_not_asked_for_every_caller() -> None:
+    store = Unreachable()
+    with serving(lambda: aio_on(store), settings_with()) as running:
+        answers = [running.stranger.get("/readyz") for _ in range(20)]
+        assert {answer.status_code for answer in answers} == {503}
+        assert answers[0].json() == {
+            "status": "unavailable",
+            "reasons": ["the bucket cannot be used (unavailable)"],
+        }
+        assert running.stranger.get("/healthz").status_code == 200
+        looks = store.looks
+        assert running.stranger.get("/readyz").status_code == 503
+        assert store.looks == looks
+
+
+SAMPLE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? \d+(\.\d+)?\Z')
+
+
+def test_metrics_are_what_prometheus_reads(server: Running) -> None:
+    server.post("tigris", payload("tigris"))
+    server.post("s3", b"nonsense")
+    answer = server.http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    assert all(SAMPLE.match(line) for line in lines if not line.startswith("# ")), lines
+    for line in (
+        'bucketmq_receiver_requests_total{source="tigris",status="200"} 1',
+        'bucketmq_receiver_requests_total{source="s3",status="400"} 1',
+        'bucketmq_events_received_total{outcome="accepted",source="tigris"} 7',
+        "bucketmq_notifier_up 0",
+    ):
+        assert line in lines
+    assert any(re.match(r'bucketmq_store_requests_total\{kind="create"\} [1-9]', line) for line in lines)
+    typed = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
+    assert len(typed) == len(set(typed))
+
+
+def test_metrics_tell_what_became_of_a_rules_events(store: MemoryStore, bucket: Bucket) -> None:
+    with endpoint([Reply(500)]) as broken, endpoint() as works:
+        for name, there in (("broken", broken), ("works", works)):
+            bucket.rules.add(name, to=there.url, private=True, start="beginning", breaker={"failures": 1})
+        with serving(lambda: aio_on(store), settings_with(notify=True)) as running:
+            running.post("r2", payload("r2"))
+            works.wait_for(1)
+            broken.wait_for(1)
+            wanted = [
+                'bucketmq_rule_deliveries_total{outcome="done",rule="works"} 1',
+                'bucketmq_rule_deliveries_total{outcome="failed",rule="broken"} 1',
+                'bucketmq_rule_breaker_open{rule="broken"} 1',
+                'bucketmq_rule_breaker_open{rule="works"} 0',
+                "bucketmq_notifier_up 1",
+            ]
+            until(lambda: set(wanted) <= set(running.http.get("/metrics").text.splitlines()))
+            assert running.stranger.get("/readyz").status_code == 200
+
+
+def test_the_openapi_page_tells_of_the_receivers(server: Running) -> None:
+    page = server.http.get("/openapi.json").json()
+    operation = page["paths"]["/events/{source}"]["post"]
+    assert set(operation["responses"]) == {"200", "400", "401", "403", "404", "408", "413", "415", "503"}
+    assert "tigris" in operation["parameters"][0]["schema"]["enum"]
+    assert "swagger" in server.http.get("/docs").text.lower()
+
+
+def test_every_error_has_the_same_shape(server: Running) -> None:
+    for method, path, status in (("GET", "/nothing", 404), ("PUT", "/events/s3", 405), ("POST", "/events/nobody", 404)):
+        answer = server.http.request(method, path)
+        assert (answer.status_code, set(answer.json())) == (status, {"error", "hint"})
+    assert "tigris" in server.http.post("/events/nobody").json()["hint"]
+    assert server.stranger.post("/events/nobody").status_code == 401
+
+
+def test_the_library_and_endpoints_need_no_web_framework() -> None:
+    code = (
+        "import sys, bucketmq; assert 'bucketmq.server' not in sys.modules\n"
+        "import bucketmq.server; from bucketmq.server import endpoint\n"
+        "print([name for name in ('fastapi', 'starlette', 'uvicorn', 'pydantic', 'watchfiles') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.strip() == "[]"

@@ -291,17 +291,14 @@ def test_silence_a_hangup_and_nobody_there_are_failures_that_say_so(memory: Worl
 
 def test_addresses_of_this_machine_are_refused_unless_allowed_and_the_failure_says_why(memory: World) -> None:
     bucket = memory.connect()
-    with endpoint() as there:
-        port = there.url.split(":")[2].split("/")[0]
-        bucket.rules.add("r", to=f"https://127.0.0.1:{port}/hook", retry_seconds=[])
-        bucket.rules.add("s", to=f"https://localhost:{port}/hook", retry_seconds=[])
-        bucket.put("a", "x")
-        run(bucket)
-        assert there.requests == []
+    bucket.rules.add("r", to="https://127.0.0.1/hook", retry_seconds=[])
+    bucket.rules.add("s", to="https://localhost/hook", retry_seconds=[])
+    bucket.put("a", "x")
+    run(bucket)
     reasons = [letter.failures[0]["error"] for letter in letters(bucket)]
     assert len(reasons) == 2
     assert all("127.0.0.1" in each or "::1" in each for each in reasons)
-    assert all("private" in each or "loopback" in each for each in reasons)
+    assert all("loopback" in each for each in reasons)
 
 
 def test_when_the_schedule_is_used_up_a_dead_letter_tells_every_attempt(memory: World) -> None:
@@ -420,7 +417,7 @@ def test_only_one_request_tries_whether_the_endpoint_is_back(memory: World) -> N
         return Reply()
 
     with endpoint(answer) as there:
-        add(bucket, there, concurrency=4, retry_seconds=[10_000], breaker={"failures": 2, "seconds": 5})
+        add(bucket, there, concurrency=4, retry_seconds=[10_000], breaker={"failures": 1, "seconds": 5})
         for n in range(12):
             bucket.put(f"k{n}", "x")
         run(bucket)

@@ -90,7 +90,7 @@ class FaultyHands(Hands):
     """Hands that do one request, number `at`, badly. Counts them all; `meddle` is called before each."""
 
     def __init__(self, store: Any, time_: Time, *, at: int = -1, fault: str = "", post: Any = None) -> None:
-        super().__init__(store, post)
+        super().__init__(store, post, post.close if post is not None else lambda: None)
         self.clock: Any = time_
         self.at = at
         self.fault = fault

@@ -48,6 +48,9 @@ from bucketmq.procedures.verbs import Patience, create_named, delete, get, list_
 NOTE_SECONDS = 30.0
 """A note this old belongs to nobody who is still at it."""
 
+QUICK_SECONDS = 1.0
+"""An answer that took longer does not tell when it was that the store did what it was asked."""
+
 NOTE_KEEP_SECONDS = 3600.0
 """A note of something that has not happened by now: it never will."""
 
@@ -189,7 +192,7 @@ def put(
 
 def _write(
     full: str, body: bytes, attributes: Attributes, *, only_new: bool, if_version: str | None
-) -> Procedure[tuple[Kind, Version, float | None]]:
+) -> Procedure[tuple[Kind, Version, float]]:
     """Write over whatever is there, or not, under the caller's condition. Our own write is known by its id."""
     patience = Patience(f"writing {full}")
     first = True
@@ -201,6 +204,7 @@ def _write(
             raise Contended(f"there is an object at {full} already; choose another key or write over it")
         if if_version is not None and (isinstance(found, Missing) or plain_version(found.version) != if_version):
             raise Contended(f"{full} is not at version {if_version} any more; read it again and decide anew")
+        began: float = yield Now()
         if isinstance(found, Missing):
             kind: Kind = "created"
             reply: Written | Refused | Unknown = yield Create(full, body, attributes)
@@ -208,12 +212,24 @@ def _write(
             kind = "changed"
             reply = yield Replace(full, body, found.version, attributes)
         if isinstance(reply, Written):
-            return kind, reply.version, reply.stored_at
+            return kind, reply.version, (yield from _stored_at(full, attributes, reply, began))
         first = False
         after = yield from look(full)
         if isinstance(after, Found) and is_ours(after, attributes):
             return kind, after.version, after.stored_at
         yield from patience.again(reply)
+
+
+def _stored_at(full: str, attributes: Attributes, written: Written, began: float) -> Procedure[float]:
+    """When a write of ours landed. Where the store's answer does not tell: about now, unless the answer took long; then
+    the object is asked, and if it is another's by now, it was after we began."""
+    if written.stored_at is not None:
+        return written.stored_at
+    now: float = yield Now()
+    if now - began <= QUICK_SECONDS:
+        return now
+    found = yield from look(full)
+    return found.stored_at if isinstance(found, Found) and is_ours(found, attributes) else began
 
 
 def is_ours(found: Found | Object, attributes: Attributes) -> bool:
@@ -232,12 +248,13 @@ def remove(bucket: OpenBucket, key: str, *, if_version: str | None = None, cause
     write: str = yield NewId()
     note = Note(verb="delete", key=key, write=write, version=found.version, cause=cause)
     yield from _announce(bucket, note)
+    began: float = yield Now()
     if if_version is None:
         yield from delete(full)
     elif (yield from _remove_state(full, found.version)) == "changed":
         yield from _withdraw(bucket, note)
         raise Contended(f"{full} is not at version {if_version} any more; read it again and decide anew")
-    event = yield from _told(bucket, note, "deleted", key, found.version)
+    event = yield from _told(bucket, note, "deleted", key, found.version, since=began)
     yield from _report(bucket, note, event)
     return True
 
@@ -303,6 +320,7 @@ def move(
         "moved",
         target,
         copied.version,
+        stored_at=copied.stored_at,
         size_bytes=len(found.body),
         attributes=found.attributes,
     )
@@ -315,6 +333,7 @@ class _Copied(msgspec.Struct, frozen=True):
 
     version: Version
     write: str
+    stored_at: float | None = None
 
 
 def origin_mark(key: str, version: str) -> str:
@@ -400,15 +419,15 @@ def _copy_and_remove(
         )
     made = yield from _make_target(full, full_target, found, attributes, replace=replace)
     if not made.ours:
-        return _Copied(made.version, made.write)
+        return _Copied(made.version, made.write, made.stored_at)
     removed = yield from _remove_state(full, found.version)
     if removed == "removed":
-        return _Copied(made.version, note.write)
+        return _Copied(made.version, note.write, made.stored_at)
     there = yield from look(full_target)
     if removed == "elsewhere":
         if isinstance(there, Found) and there.attributes.metadata.get(FROM) == mark:
-            return _Copied(there.version, there.attributes.metadata.get(WRITE, note.write))
-        return _Copied(made.version, note.write)
+            return _Copied(there.version, there.attributes.metadata.get(WRITE, note.write), there.stored_at)
+        return _Copied(made.version, note.write, made.stored_at)
     # The source was changed. What we wrote is of a state that nobody has any more; it goes, but only if it cannot be
     # the only copy: if we made it where nothing was, and nobody who goes on with the same move has written it anew.
     may_go = removed == "changed" and made.fresh and isinstance(there, Found) and is_ours(there, attributes)
@@ -422,6 +441,7 @@ class _Target(msgspec.Struct, frozen=True):
 
     version: Version
     write: str
+    stored_at: float
     ours: bool = True
     fresh: bool = True
     """Whether we made it where nothing was."""
@@ -441,22 +461,31 @@ def _make_target(
     while True:
         found = yield from look(full_target)
         if isinstance(found, Found) and is_ours(found, attributes):
-            return _Target(found.version, write, fresh=fresh)
+            return _Target(found.version, write, found.stored_at, fresh=fresh)
         if isinstance(found, Found) and found.attributes.metadata.get(FROM) == mark:
             if isinstance((yield from look(full)), Missing):
-                return _Target(found.version, found.attributes.metadata.get(WRITE, ""), ours=False)
+                made_by = found.attributes.metadata.get(WRITE, "")
+                return _Target(found.version, made_by, found.stored_at, ours=False)
         elif isinstance(found, Found) and not replace:
             raise Invalid(
                 f"there is another object at {full_target}, which does not come from this one; it was not touched: "
                 "choose another key, or say replace=True"
             )
+        elif isinstance(found, Found):
+            # Looked at after the target: if another attempt moved the source by now, what is at the target may be what
+            # came after it, and must not be replaced by what went before.
+            current = yield from look(full)
+            if isinstance(current, Missing) or current.version != source.version:
+                raise Contended(f"{full} was moved or changed meanwhile; a newer event tells of what is there now")
+        began: float = yield Now()
         if isinstance(found, Missing):
             reply: Written | Refused | Unknown = yield Create(full_target, source.body, attributes)
         else:
             fresh = False
             reply = yield Replace(full_target, source.body, found.version, attributes)
         if isinstance(reply, Written):
-            return _Target(reply.version, write, fresh=fresh)
+            landed = yield from _stored_at(full_target, attributes, reply, began)
+            return _Target(reply.version, write, landed, fresh=fresh)
         yield from patience.again(reply)
 
 
@@ -468,10 +497,14 @@ def _told(
     version: Version,
     *,
     stored_at: float | None = None,
+    since: float | None = None,
     size_bytes: int | None = None,
     attributes: Attributes | None = None,
 ) -> Procedure[ObjectEvent]:
-    """The event of a write of ours. Whoever tells of the same write gives it the same id."""
+    """The event of a write of ours. Whoever tells of the same write gives it the same id.
+
+    `since`: a deletion happened at some time from then to now. If that is long, the event says so.
+    """
     now: float = yield Now()
     kept = None
     if attributes is not None:
@@ -488,6 +521,7 @@ def _told(
         content_type=attributes.content_type if attributes is not None else None,
         metadata=kept,
         from_key=note.key if kind == "moved" else None,
+        seen_at=time_text(since) if since is not None and now - since > QUICK_SECONDS else None,
         hops=note.cause.hops,
         lineage=note.cause.lineage,
     )
@@ -535,7 +569,7 @@ def recover(bucket: OpenBucket) -> Procedure[Recovered]:
         note = yield from _read_note(entry.key)
         if note is None:
             continue
-        event = yield from _what_happened(bucket, note)
+        event = yield from _what_happened(bucket, note, entry.stored_at)
         if event is None and age < NOTE_KEEP_SECONDS:
             continue
         reported += (yield from report(bucket, [event])) if event is not None else 0
@@ -556,7 +590,7 @@ def _read_note(key: str) -> Procedure[Note | None]:
         return None
 
 
-def _what_happened(bucket: OpenBucket, note: Note) -> Procedure[ObjectEvent | None]:
+def _what_happened(bucket: OpenBucket, note: Note, announced_at: float) -> Procedure[ObjectEvent | None]:
     """The event of what a note announces, completed if need be; None while nothing of it can be seen."""
     full = full_key(bucket, note.key)
     found = yield from look(full)
@@ -581,7 +615,9 @@ def _what_happened(bucket: OpenBucket, note: Note) -> Procedure[ObjectEvent | No
         case "delete":
             if isinstance(found, Found):
                 return None
-            return (yield from _told(bucket, note, "deleted", note.key, Version(note.version or "")))
+            return (
+                yield from _told(bucket, note, "deleted", note.key, Version(note.version or ""), since=announced_at)
+            )
         case "move":
             return (yield from _finish_move(bucket, note, found))
 
@@ -599,10 +635,18 @@ def _finish_move(bucket: OpenBucket, note: Note, source: Found | Missing) -> Pro
             return None  # somebody is at it; the note stays
     if isinstance(there, Found) and came:
         note = msgspec.structs.replace(note, write=there.attributes.metadata.get(WRITE, note.write))
-        return (yield from _told(bucket, note, "moved", target, there.version, attributes=there.attributes))
+        return (
+            yield from _told(
+                bucket, note, "moved", target, there.version, stored_at=there.stored_at, attributes=there.attributes
+            )
+        )
     if isinstance(there, Found) and bucket.renames:
         note = msgspec.structs.replace(note, write=_rename_id(bucket, note, there.version))
-        return (yield from _told(bucket, note, "moved", target, there.version, attributes=there.attributes))
+        return (
+            yield from _told(
+                bucket, note, "moved", target, there.version, stored_at=there.stored_at, attributes=there.attributes
+            )
+        )
     # The source is gone, and the target is another's: moved and taken from there, or never moved and deleted. Nobody can
     # tell, so no move is told of; what is at the target is news enough.
     return observed(bucket, target, there) if isinstance(there, Found) else None

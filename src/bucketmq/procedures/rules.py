@@ -59,7 +59,11 @@ def add_rule(
             raise Invalid(_taken(rule.name))
         old = before[0]
         rule = msgspec.structs.replace(
-            rule, subscription=old.subscription, created_at=old.created_at, revision=old.revision + 1
+            rule,
+            subscription=old.subscription,
+            created_at=old.created_at,
+            paused=old.paused,  # what stopped it is not cured by changing something else; `resume` is for that
+            revision=old.revision + 1,
         )
     else:
         rule = msgspec.structs.replace(

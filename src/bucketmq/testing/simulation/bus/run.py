@@ -25,7 +25,7 @@ from bucketmq.testing.simulation.bus.workload import Actor, Foreigners, Line, Sc
 from bucketmq.testing.simulation.engine import Process
 from bucketmq.testing.simulation.faults import NONE
 from bucketmq.testing.simulation.run import quiet
-from bucketmq.testing.simulation.store import LATE_SECONDS, TIMEOUT_SECONDS, SimStore
+from bucketmq.testing.simulation.store import LATE_SECONDS, SLOW_SECONDS, TIMEOUT_SECONDS, SimStore
 from bucketmq.testing.simulation.world import EPOCH, World
 
 FATES_MAX = 5
@@ -291,7 +291,9 @@ class Run:
 
     def _is_quiet(self) -> bool:
         auditor = self.auditor
-        if self.world.now - auditor.active_at < QUIET_SECONDS or self.network.in_flight or self.provider.in_flight:
+        # What was asked just before the healing may take long to be answered.
+        slow = SLOW_SECONDS[1] if self.plan.faults.slow else 0.0
+        if self.world.now < max(auditor.active_at, self.healed_at + slow) + QUIET_SECONDS or self.network.in_flight or self.provider.in_flight:
             return False
         return auditor.is_idle() and not self._due()
 

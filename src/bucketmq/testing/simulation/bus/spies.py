@@ -72,8 +72,8 @@ def _superseded(original: Callable[..., Procedure[Any]], covered: Counter[str]) 
 
 
 def _recovered(original: Callable[..., Procedure[Any]], covered: Counter[str]) -> Callable[..., Procedure[Any]]:
-    def what_happened(bucket: Any, note: objects.Note) -> Procedure[Any]:
-        event = yield from original(bucket, note)
+    def what_happened(bucket: Any, note: objects.Note, announced_at: float) -> Procedure[Any]:
+        event = yield from original(bucket, note, announced_at)
         covered[f"{note.verb} {'recovered from' if event is not None else 'not seen behind'} a note"] += 1
         return event
 

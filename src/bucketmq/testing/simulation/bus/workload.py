@@ -193,9 +193,20 @@ class Actor:
             yield from change._move(target, replace=moving == "replace")
         except Invalid:
             self.scene.world.covered["another object in the way"] += 1
-            yield from change._move(f"needs-review/{aside}", replace=False)
+            yield from self._put_aside(change, f"needs-review/{aside}")
         if self._stumbles():
             raise RuntimeError("the router stumbled after it did everything")
+
+    def _put_aside(self, change: ChangeData, target: str) -> Procedure[None]:
+        """The way is not free: go elsewhere, or nowhere if these very bytes are there already."""
+        try:
+            yield from change._move(target, replace=False)
+        except Invalid:
+            there = yield from self.api.get(target)
+            if there.version != change.version:
+                raise
+            self.scene.auditor.meant.add((self.process.name, change.key))
+            yield from change._delete()
 
     def _complete(self, complete: Complete) -> None:
         if self._stumbles():

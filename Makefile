@@ -12,7 +12,7 @@ BIN := .venv/bin
 .PHONY: help install demo test lint format types check bench sim-deep clean
 
 help:  ## show this list
-	@echo 'BucketMQ: a message queue in a bucket you already have.'
+	@echo 'BucketMQ: a message queue and an event bus in a bucket you already have.'
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 from fastapi import FastAPI
 
 from bucketmq import Bury, Release, Retry
@@ -20,8 +23,9 @@ from bucketmq.events.event import ObjectEvent, time_text
 from bucketmq.events.formats import encode
 from bucketmq.events.signing import new_secret, sign
 from bucketmq.server import Endpoint, endpoint
+from bucketmq.server.run import listen
 
-from .running import TOKEN, aio_on, payload, sync_on
+from .running import TOKEN, aio_on, payload, sync_on, until
 
 SECRET = new_secret(b"s" * 32)
 PENDING = 'WHERE `key` REGEXP "^pending/"'
@@ -143,22 +147,74 @@ def test_the_answers_are_the_demos(hook: Endpoint, body: bytes, headers: Any, st
     assert (answer.status_code, answer.json()) == (status, says)
 
 
-def test_what_fails_is_failed_and_what_works_is_not_done_again(
-    hook: Endpoint, bucket: Bucket, calls: list[Any]
-) -> None:
+def test_a_failure_is_repeated_and_then_handled(hook: Endpoint, bucket: Bucket, calls: list[Any]) -> None:
     bucket.put("pending/good.json", {"n": 1})
     bucket.put("pending/bad.json", {"fail": True})
-    answer = post(hook, "/", batch("pending/good.json", "pending/bad.json"))
-    assert answer.status_code == 200
-    (failed,) = answer.json()["failed"]
-    assert failed["error"] == "RuntimeError"
-    assert "secret" not in answer.text
-    again = post(hook, "/", batch("pending/bad.json"))
-    assert (again.status_code, again.json()) == (500, {"error": "processing failed"})
+    first = post(hook, "/", batch("pending/bad.json", "pending/good.json"))
+    assert (first.status_code, first.json()) == (500, {"error": "processing failed"})
+    assert bucket.get_json("approved/good.json") == {"n": 1}  # one that fails does not hold up the others
     bucket.put("pending/bad.json", {"n": 2})
-    assert post(hook, "/", batch("pending/bad.json")).json() == {"status": "ok"}
-    assert [key for key, _ in calls].count("pending/good.json") == 1
+    assert post(hook, "/", batch("pending/bad.json", "pending/good.json")).json() == {"status": "ok"}
     assert bucket.get_json("approved/bad.json") == {"n": 2}
+    assert [key for key, _ in calls].count("pending/good.json") == 1
+
+
+def test_our_own_rules_are_told_which_events_failed(hook: Endpoint, bucket: Bucket) -> None:
+    events = []
+    for number, body in enumerate(({"n": 1}, {"fail": True})):
+        bucket.put(f"pending/{number}.json", body)
+        key, at = f"pending/{number}.json", time_text(time.time())
+        events.append(ObjectEvent(id=f"evt_{number}", kind="created", key=key, at=at, source="writer"))
+    body, content_type = encode("tigris", events)
+    headers = {"authorization": f"Bearer {TOKEN}", "content-type": content_type, "bucketmq-rule": "route"}
+    answer = post(hook, "/", body, headers)
+    assert (answer.status_code, answer.json()) == (200, {"failed": [{"id": "evt_1", "error": "RuntimeError"}]})
+    assert "secret" not in answer.text
+    alone = post(hook, "/", encode("tigris", events[1:])[0], headers)
+    assert (alone.status_code, alone.json()) == (500, {"error": "processing failed"})
+
+
+def test_a_rule_delivers_to_a_mounted_handler_and_repeats_only_what_failed(
+    store: MemoryStore, bucket: Bucket, calls: list[Any], hook: Endpoint
+) -> None:
+    app = FastAPI()
+    app.mount("/hooks/route", hook)
+    with on_a_port(app) as url:
+        bucket.rules.add(
+            "push",
+            to=f"{url}/hooks/route/",
+            private=True,
+            filter=PENDING,
+            start="beginning",
+            bearer=TOKEN,
+            batch=10,
+            retry_seconds=[0.05, 0.05, 0.05],
+        )
+        bucket.put("pending/good.json", {"n": 1})
+        bucket.put("pending/bad.json", {"fail": True})
+        bucket.notify(stop_when_empty=True)
+        until(lambda: notified(bucket) and len([key for key, _ in calls if "bad" in key]) >= 2)
+    assert [key for key, _ in calls].count("pending/good.json") == 1
+
+
+def notified(bucket: Bucket) -> bool:
+    bucket.notify(stop_when_empty=True)
+    return True
+
+
+@contextlib.contextmanager
+def on_a_port(app: Any) -> Iterator[str]:
+    """Somebody's own app on somebody's own server."""
+    with listen("127.0.0.1", 0) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+        thread.start()
+        try:
+            until(lambda: server.started)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(30)
 
 
 def test_only_what_the_watchers_filter_lets_through_is_handled(

@@ -56,7 +56,7 @@ EPILOG = "\n\n".join(
 
 app = typer.Typer(
     name="bucketmq",
-    help="A message queue in a bucket you already have: no broker, no database, no coordinator.",
+    help="A message queue and an event bus in a bucket you already have: no broker, no database, no coordinator.",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -8,7 +8,7 @@ from bucketmq.errors import Corrupt
 
 SUFFIX = ".ndjson"
 
-BOOKKEEPING = frozenset({"queues", "rules", "inventory", "probe"})
+BOOKKEEPING = frozenset({"queues", "rules", "inventory", "probe", "doctor"})
 """The first parts of keys below a bucket's prefix that are this project's own. Users' objects have other names."""
 
 

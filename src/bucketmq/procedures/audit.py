@@ -24,7 +24,7 @@ from bucketmq.procedures.deliver import matches
 from bucketmq.procedures.events import Attempt, events_queue, report
 from bucketmq.procedures.opened import OpenBucket, OpenQueue
 from bucketmq.procedures.queues import DELIVERIES, EVENTS, open_queue
-from bucketmq.procedures.reading import judged, lines_of
+from bucketmq.procedures.reading import RuleChoice, judged, lines_of
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.sweep import check_sweep_prefix, list_items
 from bucketmq.procedures.verbs import get
@@ -78,6 +78,8 @@ class _Books(msgspec.Struct):
     chosen: Filter
     late_seconds: float
     found: Audited
+    dead: frozenset[tuple[int, int]] = frozenset()
+    """Where what became a dead letter lies in the log: shard and offset."""
     told: dict[str, list[tuple[str | None, float]]] = msgspec.field(default_factory=dict)
     """For each key the states that events tell of, and when."""
 
@@ -94,10 +96,11 @@ def audit(
     check_sweep_prefix(prefix)
     found = Audited(rule.name)
     books = _Books(rule, filters.parse(rule.filter), late_seconds, found)
+    books.dead = yield from _dead(bucket, rule)
+    found.dead = len(books.dead)
     queue = yield from events_queue(bucket)
     for shard in range(queue.settings.shards):
         yield from _read_shard(queue, shard, books)
-    found.dead = yield from _dead(bucket, rule)
     yield from _journal(bucket, rule, found)
     missed = yield from _missed(bucket, prefix, books)
     found.missed, found.missed_keys = len(missed), tuple(event.key for event in missed[:NAMED_MAX])
@@ -108,6 +111,7 @@ def audit(
 
 def _read_shard(queue: OpenQueue, shard: int, books: _Books) -> Procedure[None]:
     rule, found = books.rule, books.found
+    choice = RuleChoice(rule, books.chosen)
     log = queue.log(shard)
     key = queue.keys.head(rule.subscription, shard)
     stored = yield from get(key)
@@ -127,7 +131,8 @@ def _read_shard(queue: OpenQueue, shard: int, books: _Books) -> Procedure[None]:
             verdict = window.verdict(offset)
             if line.to is None and verdict.duplicate:
                 found.duplicates += 1
-                continue
+                if choice.was_told(verdict) or books.chosen.decide(event) is Decision.NO_MATCH:
+                    continue
             found.events += 1
             if sent and seconds_of(sent[place]) - seconds_of(event.at) > books.late_seconds and event.kind != "deleted":
                 found.late += 1
@@ -137,7 +142,7 @@ def _read_shard(queue: OpenQueue, shard: int, books: _Books) -> Procedure[None]:
             found.repaired += event.source == "sweep" and line.to is None
             if offset >= head.next or offset in open_offsets:
                 found.waiting += 1
-            else:
+            elif (shard, offset) not in books.dead:
                 found.delivered += 1
         base = segment.end
 
@@ -147,13 +152,13 @@ def _note_told(told: dict[str, list[tuple[str | None, float]]], event: ObjectEve
         told.setdefault(event.key, []).append((event.version, seconds_of(event.at)))
 
 
-def _dead(bucket: OpenBucket, rule: Rule) -> Procedure[int]:
-    """How many dead letters of the rule wait for somebody."""
+def _dead(bucket: OpenBucket, rule: Rule) -> Procedure[frozenset[tuple[int, int]]]:
+    """The dead letters of the rule that wait for somebody, by where they came from."""
     try:
         queue = yield from open_queue(bucket, EVENTS + DEAD_SUFFIX, {}, create=False)
     except NotFound:
-        return 0
-    dead = 0
+        return frozenset()
+    dead: set[tuple[int, int]] = set()
     for shard in range(queue.settings.shards):
         key = queue.keys.head("main", shard)
         stored = yield from get(key)
@@ -168,8 +173,9 @@ def _dead(bucket: OpenBucket, rule: Rule) -> Procedure[int]:
             for each in seen:
                 died = each.message.died
                 unsettled = each.offset >= head.next or each.offset in open_offsets
-                dead += unsettled and died is not None and died.subscription == rule.subscription
-    return dead
+                if unsettled and died is not None and died.subscription == rule.subscription:
+                    dead.add((died.shard, died.offset))
+    return frozenset(dead)
 
 
 def _journal(bucket: OpenBucket, rule: Rule, found: Audited) -> Procedure[None]:

@@ -21,12 +21,13 @@ from bucketmq import outcomes
 from bucketmq.bucket.port import Found, Missing
 from bucketmq.errors import BucketMQError, Invalid, Unavailable
 from bucketmq.events import filters, formats, signing
-from bucketmq.events.event import ObjectEvent, event_id, plain_version, time_text
+from bucketmq.events.event import ObjectEvent, event_id, plain_version, seconds_of, time_text
 from bucketmq.events.filters import NO_JSON, UNFETCHED, Decision, Known
 from bucketmq.events.rule import Rule, Secrets, ToQueue, ToWatcher, Webhook, verdict, wait_seconds
 from bucketmq.log.layout import is_bookkeeping
 from bucketmq.procedures.events import Attempt, events_queue, full_key, message_key, record
 from bucketmq.procedures.keeper import Keeper
+from bucketmq.procedures.objects import hops_of
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.queues import check_queue_name, open_queue
 from bucketmq.procedures.reading import RuleChoice, event_of
@@ -206,23 +207,33 @@ def _control(run: RuleRun, message: Message, piece: Piece) -> Procedure[object]:
 
 def _examine(run: RuleRun, piece: Piece, event: ObjectEvent) -> Procedure[object]:
     """None if the event is to be delivered, otherwise what becomes of it instead."""
-    rule, policy = run.rule, run.rule.policy
-    if event.hops > policy.hops_max:
-        chain = " -> ".join(event.lineage[-4:])
-        return outcomes.Bury(
-            f"loop guard: {event.key!r} was written in the {event.hops}th hop of a chain of events ({chain}), and rule "
-            f"{rule.name} allows {policy.hops_max}; break the loop, or raise hops_max"
-        )
+    policy = run.rule.policy
     if run.choice.drops_stale and run.choice.is_superseded(piece.lot.desk, event):
         return outcomes.Done()
     if not (yield from matches(run.bucket, run.filter, event, body_bytes_max=policy.body_bytes_max)):
         return outcomes.Done()
+    hops = event.hops
     if policy.gone != "deliver" and event.kind in ("created", "changed", "moved"):
         found = yield from look_at(run.bucket, event.key)
-        if isinstance(found, Missing) or (event.version is not None and plain_version(found.version) != event.version):
+        if isinstance(found, Missing) or _is_newer(found, event):
             state = "gone" if isinstance(found, Missing) else "in another version"
             return outcomes.Done() if policy.gone == "drop" else outcomes.Bury(f"{event.key!r} is {state} by now")
+        hops = max(hops, hops_of(found.attributes))  # native notifications do not tell
+    if hops > policy.hops_max:
+        chain = " -> ".join(event.lineage[-4:]) or "which ones is not known"
+        return outcomes.Bury(
+            f"loop guard: {event.key!r} was written in the {hops}th hop of a chain of events ({chain}), and rule "
+            f"{run.rule.name} allows {policy.hops_max}; break the loop, or raise hops_max"
+        )
     return None
+
+
+def _is_newer(found: Found, event: ObjectEvent) -> bool:
+    """Whether the object was written again since. The version alone does not tell: a source may write it otherwise than
+    the store does."""
+    if event.version is None or plain_version(found.version) == event.version:
+        return False
+    return found.stored_at > seconds_of(event.at)
 
 
 def look_at(bucket: OpenBucket, key: str) -> Procedure[Found | Missing]:

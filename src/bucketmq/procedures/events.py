@@ -37,7 +37,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     key: str
     attempt: int
     outcome: str
-    """done, retry, bury, drop or pause"""
+    """done, retry, bury or pause"""
     at: str
     happened_at: str
     """When the object changed, as the event tells."""

@@ -152,9 +152,14 @@ def read_object(bucket: OpenBucket, key: str) -> Procedure[Read]:
         raise NotFound(f"there is no object {key!r}; it may have been moved or deleted since")
     kept = {name: value for name, value in found.attributes.metadata.items() if name not in OWN_METADATA}
     version = plain_version(found.version)
-    hops = found.attributes.metadata.get(HOPS, "0")
-    count = int(hops) if hops.isascii() and hops.isdigit() and len(hops) < 6 else 0
-    return Read(key, found.body, version, found.stored_at, found.attributes.content_type, kept, count)
+    hops = hops_of(found.attributes)
+    return Read(key, found.body, version, found.stored_at, found.attributes.content_type, kept, hops)
+
+
+def hops_of(attributes: Attributes) -> int:
+    """In which hop of a chain of events an object was written, as its writer stamped it; 0 if it did not."""
+    text = attributes.metadata.get(HOPS, "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
 
 
 def put(
@@ -647,8 +652,8 @@ def _finish_move(bucket: OpenBucket, note: Note, source: Found | Missing) -> Pro
                 bucket, note, "moved", target, there.version, stored_at=there.stored_at, attributes=there.attributes
             )
         )
-    # The source is gone, and the target is another's: moved and taken from there, or never moved and deleted. Nobody can
-    # tell, so no move is told of; what is at the target is news enough.
+    # The source is gone, and the target is another's: moved and taken from there, or never moved and deleted. Nobody
+    # can tell, so no move is told of; what is at the target is news enough.
     return observed(bucket, target, there) if isinstance(there, Found) else None
 
 

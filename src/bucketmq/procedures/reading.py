@@ -169,9 +169,9 @@ class RuleChoice:
 
     def _cares(self, verdict: Verdict) -> bool:
         """Whether the rule wants to know of an event, given what the log before says about it."""
-        return not (self._was_told(verdict) or (verdict.stale and self.drops_stale))
+        return not (self.was_told(verdict) or (verdict.stale and self.drops_stale))
 
-    def _was_told(self, verdict: Verdict) -> bool:
+    def was_told(self, verdict: Verdict) -> bool:
         """Whether this rule was given the change before: an echo may tell more than a telling that did not match."""
         if not verdict.duplicate:
             return False

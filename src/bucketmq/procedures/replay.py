@@ -13,11 +13,11 @@ from bucketmq.events.event import KINDS, ObjectEvent, event_id, seconds_of, time
 from bucketmq.events.filters import NO_JSON, Decision, Filter, Known, Why
 from bucketmq.events.inventory import there
 from bucketmq.events.rule import Rule
-from bucketmq.procedures.append import read_segment, trim_mark
+from bucketmq.procedures.append import fresh_tail, read_segment, trim_mark
 from bucketmq.procedures.deliver import json_body, look_at, matches
 from bucketmq.procedures.events import REPLAY_HEADER, events_queue, report
 from bucketmq.procedures.opened import OpenBucket
-from bucketmq.procedures.reading import lines_of
+from bucketmq.procedures.reading import RuleChoice, judged, lines_of
 from bucketmq.procedures.requests import NewId, Now, Pause, Procedure
 from bucketmq.procedures.subscription import position_of_time
 from bucketmq.procedures.sweep import check_sweep_prefix, list_items
@@ -144,23 +144,22 @@ def _log(bucket: OpenBucket, rule: Rule, since: float, until: float | None, pace
     queue = yield from events_queue(bucket)
     now: float = yield Now()
     end = now if until is None else until
-    seen: set[str] = set()
+    choice = RuleChoice(rule, pace.chosen)
     for shard in range(queue.settings.shards):
         log = queue.log(shard)
+        stop = yield from fresh_tail(queue, log)  # what we send ourselves does not count
         _, base = yield from position_of_time(queue, log, since)
         base = max(base, (yield from trim_mark(log)))
-        while (segment := (yield from read_segment(queue, log, base))) is not None:
-            messages = yield from lines_of(queue, log, segment)
-            for line in messages:
+        while base < stop and (segment := (yield from read_segment(queue, log, base))) is not None:
+            window = yield from judged(queue, log, segment)
+            lines = yield from lines_of(queue, log, segment)
+            for offset, line in enumerate(lines, start=segment.base):
                 event = line.event
-                if event is None or line.to is not None or event.id in seen:
+                if event is None or line.to is not None or choice.was_told(window.verdict(offset)):
                     continue
                 if since <= seconds_of(event.at) <= end:
-                    seen.add(event.id)
                     yield from pace.offer(event)
             base = segment.end
-            if segment.messages(segment.base, segment.base + 1)[0].at > time_text(now):
-                break  # what we send ourselves does not count
 
 
 def test_key(bucket: OpenBucket, chosen: Filter, key: str, kind: str, body_bytes_max: int) -> Procedure[Tested]:

@@ -1,4 +1,4 @@
-"""The five verbs with patience: the one retry loop for requests that may simply be repeated.
+"""The verbs with patience: the one retry loop for requests that may simply be repeated.
 
 `get`, `delete` and `list` change nothing by being repeated, so they are, with growing, jittered pauses, until the
 budget is spent. Conditional writes are never repeated here: what a refused or unknown write means is for the caller to

@@ -109,9 +109,25 @@ _BODY = {
         "required": True,
         "description": "A notification as its sender writes it.",
         "content": {
-            "application/json": {"schema": {}},
-            "application/cloudevents+json": {"schema": {"type": "object"}},
-            "application/cloudevents-batch+json": {"schema": {"type": "array", "items": {"type": "object"}}},
+            "application/json": {
+                "schema": {},
+                "example": {
+                    "events": [
+                        {
+                            "eventName": "OBJECT_CREATED_PUT",
+                            "eventTime": "2026-03-04T10:30:00.125Z",
+                            "bucket": "press",
+                            "object": {
+                                "key": "pending/1.json",
+                                "size": 1024,
+                                "eTag": "0cc175b9c0f1b6a831c399e269772661",
+                            },
+                        }
+                    ]
+                },
+            },
+            "application/cloudevents+json": {"schema": {}},
+            "application/cloudevents-batch+json": {"schema": {}},
         },
     }
 }
@@ -247,6 +263,7 @@ def _add_receivers(app: FastAPI, parts: Parts) -> None:
     @app.options(
         "/events/{source}",
         summary="May I send CloudEvents here?",
+        response_class=Response,
         responses={200: {"description": "As the headers say."}, **_documented(400, 403, 404)},
     )
     async def may_send(source: SourcePath, request: Request) -> Response:

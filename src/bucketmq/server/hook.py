@@ -32,6 +32,7 @@ from bucketmq.events.filters import Filter
 from bucketmq.events.formats import ERROR_CHARS_MAX
 from bucketmq.events.parse import Parsed, below, parse
 from bucketmq.events.rule import Policy
+from bucketmq.log.layout import is_bookkeeping
 from bucketmq.procedures.bus import BusApi
 from bucketmq.procedures.deliver import look_at, matches
 from bucketmq.procedures.requests import Procedure
@@ -74,8 +75,9 @@ def endpoint(
     It reads what our rules send (`tigris`, `s3`, `cloudevents`) and what Tigris and others send themselves. A caller
     shows one of the secrets; with `no_auth` you see to it yourself that nobody else can call.
 
-    Answers 200 `{"status": "ok"}` when all is done, 200 `{"failed": [{"id", "error"}]}` when some of several failed,
-    500 `{"error": "processing failed"}` when all did, 400 for a body that cannot be read, 401 for anybody else.
+    Answers 200 `{"status": "ok"}` when all is done, 500 `{"error": "processing failed"}` when something failed, 400 for
+    a body that cannot be read, 401 for anybody else. Our own rules are told more: 200 `{"failed": [{"id", "error"}]}`
+    when some of several failed, and repeat only these. Tigris and others would take any 200 for the whole batch.
     Returning `Retry` or `Release` counts as failed. `Bury` counts as done: there are no dead letters here, so it is
     only logged. An exception after the object was found to be gone or changed counts as done too.
     """
@@ -141,7 +143,7 @@ class Endpoint:
         tried = 0
         for told in parsed.events:
             event = told if ours else below(prefix, told)
-            if event is None:
+            if event is None or is_bookkeeping(event.key):
                 continue
             tried += 1
             error = await self._call(event)
@@ -149,9 +151,9 @@ class Endpoint:
                 failed.append({"id": event.id, "error": error})
         if not failed:
             return 200, {"status": "ok"}
-        if len(failed) == tried:
-            return 500, {"error": "processing failed"}
-        return 200, {"failed": failed}
+        if ours and len(failed) < tried:
+            return 200, {"failed": failed}
+        return 500, {"error": "processing failed"}
 
     async def _call(self, event: ObjectEvent) -> str | None:
         """What went wrong; None if it is done."""

@@ -66,8 +66,10 @@ def make_server(bucket: aio.Bucket, settings: ServerSettings, listening: Listeni
 def listen(host: str, port: int) -> socket.socket:
     """A socket that is bound; port 0 is any free one."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(family)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        # With the protocol said, or asyncio does not switch Nagle's delays off on what is accepted.
+        listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,13 +17,23 @@ COVERAGE_SEEDS = 1_000
 """With this many seeds or more, something never met is a failure."""
 
 
-def trace(seed: int) -> list[str]:
+class Kit(NamedTuple):
+    """One simulator: how a seed becomes a plan, a run, a swarm, and what bugs can be planted."""
+
+    draw: Callable[[int], Any]
+    run_seed: Callable[..., Any]
+    swarm: Callable[..., Any]
+    mutants: Iterable[Any]
+    hunt: Callable[[Any], Any]
+
+
+QUEUES = Kit(draw, run_seed, swarm, MUTANTS, hunt)
+
+
+def trace(seed: int, *, kit: Kit = QUEUES) -> list[str]:
     """One history line by line: the plan, then every request as it lands, every fault, and what the auditor said."""
-    return [_plan(seed), *(run_seed(seed, traced=True).trace or [])]
-
-
-def _plan(seed: int) -> str:
-    return msgspec.json.format(msgspec.json.encode(draw(seed)), indent=1).decode()
+    plan = msgspec.json.format(msgspec.json.encode(kit.draw(seed)), indent=1).decode()
+    return [plan, *(kit.run_seed(seed, traced=True).trace or [])]
 
 
 def main_run(
@@ -35,30 +45,33 @@ def main_run(
     trace: bool = False,
     mutants: bool = False,
     progress: Callable[[str], None] = lambda _: None,
+    kit: Kit = QUEUES,
 ) -> dict[str, Any]:
     """Run the simulator and sum up. `failures` in the answer is empty if and only if all is well."""
     began = time.monotonic()
     if seed is not None and trace:
-        progress(_plan(seed))
-        for line in run_seed(seed, traced=True).trace or []:
+        for line in _trace(seed, kit=kit):
             progress(line)
     chosen = range(first_seed, first_seed + seeds) if seed is None else [seed]
-    totals = swarm(chosen if not mutants else [], jobs=jobs, progress=progress)
-    summary = totals.summary()
+    totals = kit.swarm(chosen if not mutants else [], jobs=jobs, progress=progress)
+    summary: dict[str, Any] = totals.summary()
     if len(chosen) >= COVERAGE_SEEDS and not mutants:
         summary["failures"] += [{"seed": None, "problems": [f"never met: {name}"]} for name in totals.missing]
     if mutants:
-        summary["mutants"] = _mutants(progress)
+        summary["mutants"] = _mutants(kit, progress)
         missed = [name for name, seen in summary["mutants"]["by_name"].items() if seen is None]
         summary["failures"] += [{"seed": None, "problems": [f"planted bug not seen: {name}"]} for name in missed]
     summary["wall_seconds"] = round(time.monotonic() - began, 2)
     return summary
 
 
-def _mutants(progress: Callable[[str], None]) -> dict[str, Any]:
+_trace = trace
+
+
+def _mutants(kit: Kit, progress: Callable[[str], None]) -> dict[str, Any]:
     seen: dict[str, int | None] = {}
-    for mutant in MUTANTS:
-        found = hunt(mutant)
+    for mutant in kit.mutants:
+        found = kit.hunt(mutant)
         seen[mutant.name] = found.seed
         progress(f"{'MISSED' if found.seed is None else f'seed {found.seed}':>9}  {mutant.name}: {found.problem}")
     caught = sum(seed is not None for seed in seen.values())

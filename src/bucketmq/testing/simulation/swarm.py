@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,6 +16,8 @@ from bucketmq.testing.simulation import coverage
 from bucketmq.testing.simulation.faults import Faults
 from bucketmq.testing.simulation.plan import LEVEL, Tilt
 from bucketmq.testing.simulation.run import Report, run_seed
+
+AnyReport = TypeVar("AnyReport")
 
 CHUNK = 20
 PROGRESS_SECONDS = 5.0
@@ -25,10 +28,11 @@ class Failure(msgspec.Struct, frozen=True):
 
     seed: int
     problems: list[str]
+    bus: bool = False
 
     @property
     def replay(self) -> str:
-        return f"bucketmq sim --seed {self.seed} --trace"
+        return f"bucketmq sim{' --bus' if self.bus else ''} --seed {self.seed} --trace"
 
     def __str__(self) -> str:
         return f"seed {self.seed}: {'; '.join(self.problems)}\n  replay: {self.replay}"
@@ -93,7 +97,7 @@ def swarm(
 ) -> Totals:
     """Run all of `seeds` in `jobs` processes and add them up. What fails is told to `progress` at once."""
     totals, told = Totals(), time.monotonic()
-    for report in _reports(list(seeds), jobs, faults, tilt):
+    for report in reports(list(seeds), partial(run_seed, faults=faults, tilt=tilt), jobs):
         totals.add(report)
         if report.problems:
             progress(str(totals.failures[-1]))
@@ -103,15 +107,10 @@ def swarm(
     return totals
 
 
-def _reports(seeds: list[int], jobs: int, faults: Faults | None, tilt: Tilt) -> Iterator[Report]:
+def reports(seeds: list[int], run: Callable[[int], AnyReport], jobs: int) -> Iterator[AnyReport]:
+    """What `run` says of each seed, in `jobs` processes."""
     if jobs <= 1:
-        for seed in seeds:
-            yield run_seed(seed, faults=faults, tilt=tilt)
+        yield from map(run, seeds)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_one, ((seed, faults, tilt) for seed in seeds), chunksize=CHUNK)
-
-
-def _one(arguments: tuple[int, Faults | None, Tilt]) -> Report:
-    seed, faults, tilt = arguments
-    return run_seed(seed, faults=faults, tilt=tilt)
+        yield from pool.map(run, seeds, chunksize=CHUNK)

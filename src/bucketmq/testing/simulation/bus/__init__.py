@@ -5,8 +5,8 @@ Beside the queues' simulator and on the same world, store and processes. `run_se
 
 from __future__ import annotations
 
-
+from bucketmq.testing.simulation.bus.main import BUS
 from bucketmq.testing.simulation.bus.run import Report, run_seed
+from bucketmq.testing.simulation.bus.swarm import swarm
 
-
-__all__ = ["Report", "run_seed"]
+__all__ = ["BUS", "Report", "run_seed", "swarm"]

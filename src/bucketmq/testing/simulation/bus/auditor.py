@@ -14,7 +14,7 @@ from collections import Counter
 import msgspec
 
 from bucketmq.errors import BucketMQError
-from bucketmq.events.event import ObjectEvent, event_id, seconds_of, time_text
+from bucketmq.events.event import ObjectEvent, event_id, time_text
 from bucketmq.events.inventory import Manifest, decode_items
 from bucketmq.events.rule import Rule, rule_of
 from bucketmq.log import segment as lines
@@ -139,7 +139,8 @@ class Auditor:
                 for state in key.states
                 if state.body == before.body and state.landed_at <= before.landed_at
             ]
-            if all(state.ended_by == "deleted" and not self._on_purpose(state.ended_who, state.key) for state in sources):
+            moved = [state.ended_by == "deleted" and not self._on_purpose(state.ended_who, state.key) for state in sources]
+            if all(moved):
                 self.problem(f"destroyed: {who} deleted {before}, the only copy of what was moved there")
             return
         copies = (
@@ -166,8 +167,8 @@ class Auditor:
 
     def _submitted_at(self, body: bytes) -> float:
         """When a post was last put into pending/."""
-        states = (state for name, key in self.history.keys.items() if name.startswith("pending/") for state in key.states)
-        return max((state.landed_at for state in states if state.body == body), default=0.0)
+        posts = (key for name, key in self.history.keys.items() if name.startswith("pending/"))
+        return max((state.landed_at for key in posts for state in key.states if state.body == body), default=0.0)
 
     # Our own objects
 
@@ -387,12 +388,12 @@ class Auditor:
             for moment in known.deletions:
                 told_by = self.gone_told.get((key, moment))
                 final = moment == known.deletions[-1] and known.current is None and key in deleted_before
-                if final or (told_by is not None and spec.all_states):
-                    if self.arrived_at.get((name, key, None), 0.0) < moment:
-                        self.problem(
-                            f"missed: {name} was never told that {key} was deleted at {time_text(moment)}; "
-                            f"told by {told_by}"
-                        )
+                needed = final or (told_by is not None and spec.all_states)
+                if needed and self.arrived_at.get((name, key, None), 0.0) < moment:
+                    self.problem(
+                        f"missed: {name} was never told that {key} was deleted at {time_text(moment)}; "
+                        f"told by {told_by}"
+                    )
 
     def _doubtful(self, states: list[State], state: State) -> bool:
         """Whether the same bytes were put twice within moments on a store that cannot tell: a known weakness."""

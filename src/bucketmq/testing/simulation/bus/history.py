@@ -1,4 +1,4 @@
-"""What really happened to users' objects: every state of every key, from the moment it landed to the moment it ended."""
+"""What really happened to users' objects: every state of every key, from when it landed to when it ended."""
 
 from __future__ import annotations
 

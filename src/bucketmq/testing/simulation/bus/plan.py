@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -121,13 +122,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def calm(self) -> bool:
         """Nothing in it makes anybody do anything twice."""
         faults, weather = self.faults, self.weather
-        harmless = faults == NONE or set(_told(faults)) <= {"slow"} and not faults.slow
-        return harmless and not set(_told(weather)) - {"notice_lost", "notice_doubled", "notice_late"}
-
-    @property
-    def punctual(self) -> bool:
-        """Nothing in it makes a writer tell of its write long after."""
-        return self.faults == NONE
+        return faults == NONE and not set(_told(weather)) - {"notice_lost", "notice_doubled", "notice_late"}
 
     @property
     def policy(self) -> Policy:
@@ -177,7 +172,7 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
     if toss() < 0.1:
         weather = FINE
     kept = {name: getattr(tilt, name) for name in Tilt.__struct_fields__ if getattr(tilt, name) is not None}
-    shape = {
+    shape: dict[str, Any] = {
         "moderation": toss() < 0.5,
         "documents": toss() < 0.5,
         "fan_in": toss() < 0.15,
@@ -190,7 +185,7 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
         shape["documents"] = True
     steps = _Steps(chance, shape)
     own, foreign = steps.deal()
-    drawn = {
+    drawn: dict[str, Any] = {
         "faults": faults,
         "weather": weather,
         "prefix": chance.choice(("", "", "shop")),
@@ -211,13 +206,13 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
         "few_attempts": toss() < 0.15,
         "deadline": toss() < 0.5,
     }
-    return Plan(seed=seed, own=own, foreign=foreign, **{**drawn, **shape, **kept})  # type: ignore[arg-type]
+    return Plan(seed=seed, own=own, foreign=foreign, **{**drawn, **shape, **kept})
 
 
 class _Steps:
     """Makes up who writes what."""
 
-    def __init__(self, chance: random.Random, shape: dict[str, object]) -> None:
+    def __init__(self, chance: random.Random, shape: dict[str, Any]) -> None:
         self.chance = chance
         self.shape = shape
         self.number = 0
@@ -234,8 +229,8 @@ class _Steps:
         hands: list[list[Step]] = [[] for _ in range(chance.choice((1, 1, 2)) + 1)]
         for step in made:
             # One key has one writer of ours at most; foreigners write wherever they like.
-            whose = len(hands) - 1 if chance.random() < 0.5 and step.verb != "move" else hash_of(step.key) % (len(hands) - 1)
-            hands[whose].append(step)
+            foreign = chance.random() < 0.5 and step.verb != "move"
+            hands[-1 if foreign else hash_of(step.key) % (len(hands) - 1)].append(step)
         own = [tuple(self._paced(each)) for each in hands[:-1]]
         return tuple(own), tuple(self._paced(hands[-1]))
 
@@ -261,8 +256,8 @@ class _Steps:
                 body = f'{{"id":"p{number}","n":{place},"verdict":"{self.chance.choice(OUTCOMES)}"}}'
                 steps.append(Step(verb, f"pending/p{number}.json", 0.0, body))
             if self.shape["moving"] != "replace" and self.chance.random() < 0.2:
-                place = f"{self.chance.choice(OUTCOMES)}/p{number}.json"
-                steps.append(Step("put", place, 0.0, f'{{"squatter":"p{number}"}}'))
+                taken = f"{self.chance.choice(OUTCOMES)}/p{number}.json"
+                steps.append(Step("put", taken, 0.0, f'{{"squatter":"p{number}"}}'))
         return steps
 
     def _documents(self) -> list[Step]:
@@ -280,8 +275,7 @@ class _Steps:
         steps = []
         for number in range(self.chance.choice((1, 2))):
             parts = ["a", "b"] if self.chance.random() < 0.7 else ["a"]
-            for part in parts:
-                steps.append(Step("put", f"parts/s{number}/{part}.json", 0.0, f"part {part} of {number}"))
+            steps += [Step("put", f"parts/s{number}/{part}.json", 0.0, f"part {part} of {number}") for part in parts]
         return steps
 
 

@@ -293,7 +293,9 @@ class Run:
         auditor = self.auditor
         # What was asked just before the healing may take long to be answered.
         slow = SLOW_SECONDS[1] if self.plan.faults.slow else 0.0
-        if self.world.now < max(auditor.active_at, self.healed_at + slow) + QUIET_SECONDS or self.network.in_flight or self.provider.in_flight:
+        if self.world.now < max(auditor.active_at, self.healed_at + slow) + QUIET_SECONDS:
+            return False
+        if self.network.in_flight or self.provider.in_flight:
             return False
         return auditor.is_idle() and not self._due()
 

@@ -1,0 +1,160 @@
+"""bucketmq serve: in a process of its own, with secrets from everywhere they may come from, until SIGTERM."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from bucketmq.client import connect
+from bucketmq.events.signing import new_secret
+from bucketmq.testing.endpoints import Reply, endpoint
+
+from .running import delivered, payload
+
+PROGRAM = [sys.executable, "-m", "bucketmq.cli"]
+SECRETS = ("token-by-option", "token-by-file", "token-by-variable", "mia:by-option", new_secret(b"s" * 32))
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BUCKETMQ_")}
+    return {**kept, "NO_COLOR": "1", "BUCKETMQ_PROBE": "off", **more}
+
+
+class Process:
+    """A server that listens."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.url = url
+        self.out = self.err = ""
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        self.out, self.err = self.process.communicate(timeout=60)
+        return self.process.returncode
+
+    def post(self, headers: dict[str, str]) -> int:
+        return httpx2.post(f"{self.url}/events/r2", content=payload("r2"), headers=headers, timeout=30).status_code
+
+
+@contextlib.contextmanager
+def serve(folder: Path, *options: str, **more: str) -> Iterator[Process]:
+    process = subprocess.Popen(
+        [*PROGRAM, "serve", f"file://{folder}", "--port", "0", "--json", *options],
+        env=environment(**more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise AssertionError(process.communicate(timeout=30)[1])
+        yield Process(process, json.loads(line)["url"])
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_every_secret_opens_the_door_and_none_is_printed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("# the first and only\ntoken-by-file\n\n")
+    options = ["--token", "token-by-option", "--token-file", str(tmp_path / "tokens"), "--basic", "mia:by-option"]
+    with serve(
+        folder, *options, "--signing-secret", SECRETS[4], BUCKETMQ_TOKEN="token-by-variable another-one"
+    ) as running:
+        for token in ("token-by-option", "token-by-file", "token-by-variable", "another-one"):
+            assert running.post({"authorization": f"Bearer {token}"}) == 200
+        assert running.post({"authorization": "Basic bWlhOmJ5LW9wdGlvbg=="}) == 200
+        assert running.post({"authorization": "Bearer wrong"}) == 401
+        assert running.stop() == 0
+        assert "Traceback" not in running.err
+        for secret in (*SECRETS, "another-one"):
+            assert secret not in running.out + running.err
+    with connect(f"file://{folder}", probe=False) as bucket:
+        assert len(delivered(bucket)) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_what_is_in_hand(folder: Path, number: signal.Signals) -> None:
+    answer = threading.Event()
+    with endpoint([Reply(200, until=answer)]) as there, connect(f"file://{folder}", probe=False) as bucket:
+        bucket.rules.add("slow", to=there.url, private=True, start="beginning")
+        with serve(folder, "--token", "t-1") as running:
+            assert running.post({"authorization": "Bearer t-1"}) == 200
+            there.wait_for(1)
+            later = threading.Timer(0.2, answer.set)
+            later.start()
+            assert running.stop(number) == 0, running.err
+            later.join()
+        bucket.notify(stop_when_empty=True)
+        assert len(there.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "code", "says"),
+    [
+        ([], {}, 2, "nobody could be let in"),
+        (["--no-auth", "--host", "0.0.0.0"], {}, 2, "without secrets"),
+        (["--no-auth", "--token", "secret-x"], {}, 2, "switched off"),
+        (["--token-file", "/nowhere/tokens"], {}, 2, "cannot be read"),
+        (["--signing-secret", "secret-x"], {}, 2, "whsec_"),
+        (["--token", "secret-x", "--sweep-every", "0.1"], {}, 2, "sweep_seconds"),
+        (["--token", "secret-x", "--host", "203.0.113.7"], {}, 5, "cannot listen"),
+    ],
+)
+def test_what_cannot_work_is_said_in_one_line(
+    folder: Path, options: list[str], more: dict[str, str], code: int, says: str
+) -> None:
+    ran = subprocess.run(
+        [*PROGRAM, "serve", f"file://{folder}", "--port", "0", *options],
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (code, 1), ran
+    assert says in ran.stderr
+    assert "secret-x" not in ran.stderr
+
+
+def test_a_missing_extra_says_what_to_install(folder: Path) -> None:
+    code = (
+        "import sys; sys.modules['uvicorn'] = None\n"
+        f"sys.argv = ['bucketmq', 'serve', 'file://{folder}', '--no-auth']\n"
+        "from bucketmq.cli import main; main()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 1
+    assert "pip install 'bucketmq[server]'" in ran.stderr
+
+
+def test_without_secrets_it_says_so(folder: Path) -> None:
+    with serve(folder, "--no-auth", "--no-notify", "--no-files") as running:
+        assert running.post({}) == 200
+        assert running.stop() == 0
+        assert "WITHOUT SECRETS" in running.err
+
+
+def test_logs_are_json_where_json_is_wanted(folder: Path) -> None:
+    with serve(folder, "--token", "t-1") as running:
+        url, headers = f"{running.url}/events/tigris", {"authorization": "Bearer t-1"}
+        httpx2.post(url, content=b'{"events": [7]}', headers=headers, timeout=30)
+        running.stop()
+    rows: list[Any] = [json.loads(line) for line in running.err.splitlines() if line.startswith("{")]
+    assert any("action=bad_items" in row["message"] for row in rows)

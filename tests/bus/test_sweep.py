@@ -27,7 +27,7 @@ def told_by_sweep(bucket: Any) -> list[tuple[str, str]]:
 
 def places(kind: str) -> range:
     """The requests at which something happens; fewer on a folder, where each costs a disk's time."""
-    return range(0, 200, 7 if kind == "folder" else 1)
+    return range(0, 200, 11 if kind == "folder" else 1)
 
 
 def fill(world: World, keys: int = 10) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.notify.lazy import LazyPoster
 from bucketmq.server.access import make_access
 from bucketmq.server.app import Parts
-from bucketmq.server.run import listen, make_server
+from bucketmq.server.run import Server, listen, make_server
 from bucketmq.server.settings import ServerSettings
 
 TOKEN = "a-token-for-tests"
@@ -50,20 +50,16 @@ def settings_with(**options: Any) -> ServerSettings:
 class Running:
     """What a test sees of a server."""
 
-    def __init__(self, url: str, parts: Parts, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, url: str, server: Server) -> None:
         self.url = url
-        self.parts = parts
-        self._loop = loop
+        self.parts: Parts = server.config.app.state.parts  # type: ignore[union-attr]
+        self._server = server
         self.http = httpx2.Client(base_url=url, timeout=WAIT_SECONDS, headers={"authorization": f"Bearer {TOKEN}"})
         self.stranger = httpx2.Client(base_url=url, timeout=WAIT_SECONDS)
 
-    def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Do something on the server's loop."""
-
-        async def it() -> Result:
-            return await work()
-
-        return asyncio.run_coroutine_threadsafe(it(), self._loop).result(WAIT_SECONDS)
+    def stop(self) -> None:
+        """Tell it to stop, as SIGTERM would."""
+        self._server.should_exit = True
 
     def post(self, source: str, body: bytes, **headers: str) -> httpx2.Response:
         given = {"content-type": "application/json", **{name.replace("_", "-"): headers[name] for name in headers}}
@@ -97,7 +93,7 @@ def serving(
                     ready.set()
 
                 server = make_server(bucket, settings, listening)
-                found.update(server=server, loop=asyncio.get_running_loop(), app=server.config.app)
+                found["server"] = server
                 await server.serve(sockets=[bound])
         finally:
             await bucket.close()
@@ -114,7 +110,7 @@ def serving(
     try:
         assert ready.wait(WAIT_SECONDS), "the server did not start"
         assert "url" in found, f"the server did not start: {found.get('error')!r}"
-        running = Running(found["url"], found["app"].state.parts, found["loop"])
+        running = Running(found["url"], found["server"])
         with running.http, running.stranger:
             yield running
     finally:
@@ -127,11 +123,16 @@ def serving(
 
 
 def aio_on(store: Store, prefix: str = "") -> aio.Bucket:
-    return aio.Bucket(Asynchronous(Hands(store, post=LazyPoster())), prefix, probe=False)
+    return aio.Bucket(Asynchronous(hands(store)), prefix, probe=False)
 
 
 def sync_on(store: Store, prefix: str = "") -> Bucket:
-    return Bucket(Blocking(Hands(store, post=LazyPoster())), prefix, probe=False)
+    return Bucket(Blocking(hands(store)), prefix, probe=False)
+
+
+def hands(store: Store) -> Hands:
+    poster = LazyPoster()
+    return Hands(store, poster, poster.close)
 
 
 def delivered(bucket: Bucket) -> list[ObjectEvent]:
@@ -161,6 +162,28 @@ def until(question: Callable[[], Result]) -> Result:
             assert answer, "it did not happen"
             return answer
         time.sleep(0.02)
+
+
+def when_it_refuses(url: str, then: Callable[[], None]) -> threading.Thread:
+    """Do something as soon as the server takes no more connections: it has begun to stop."""
+    place = urlsplit(url)
+
+    def refuses() -> bool:
+        try:
+            socket.create_connection((place.hostname, place.port), timeout=1).close()
+        except OSError:
+            return True
+        return False
+
+    def wait() -> None:
+        try:
+            until(refuses)
+        finally:
+            then()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
 
 
 def raw_request(running: Running, head: str, body: bytes = b"", token: str | None = TOKEN) -> bytes:

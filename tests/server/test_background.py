@@ -15,7 +15,7 @@ from bucketmq.server import background
 from bucketmq.server.settings import check_settings
 from bucketmq.testing.endpoints import Reply, endpoint
 
-from .running import aio_on, delivered, payload, serving, settings_with, sync_on, until
+from .running import aio_on, delivered, payload, serving, settings_with, sync_on, until, when_it_refuses
 
 
 def test_rules_run_and_new_ones_are_noticed(store: MemoryStore, bucket: Bucket) -> None:
@@ -41,8 +41,7 @@ def test_a_delivery_that_is_under_way_is_finished_when_the_server_stops(store: M
         with serving(lambda: aio_on(store), settings_with(notify=True)) as running:
             running.post("r2", payload("r2"))
             there.wait_for(1)
-            stopping = threading.Timer(0.2, answer.set)  # the answer comes while the server stops
-            stopping.start()
+            stopping = when_it_refuses(running.url, answer.set)
         stopping.join()
         bucket.notify(stop_when_empty=True)
         assert len(there.requests) == 1

@@ -99,6 +99,7 @@ def test_our_own_files_and_what_was_there_before_are_no_news(folder: Path, bucke
         (folder / ".bucketmq" / "tmp" / "x").write_text("")
         os.utime(folder / "old.txt", ns=((folder / "old.txt").stat().st_mtime_ns,) * 2)  # touched, not changed
         (folder / "link").symlink_to(folder / "old.txt")
+        os.mkfifo(folder / "pipe")
         (folder / "new.txt").write_text("x")
         assert kinds(told(bucket, 1)) == [("created", "new.txt")]
     assert len(logged(bucket)) == 1

@@ -122,6 +122,12 @@ def test_the_same_handler_is_pulled_and_mounted(
     assert bucket.get_json("approved/2.json") == {"n": 2}
 
 
+def test_json_that_is_no_notification_says_so(hook: Endpoint) -> None:
+    for body in (b"{}", b"7", b'{"events": 7}'):
+        answer = post(hook, "/", body)
+        assert (answer.status_code, answer.json()["error"]) == (400, "no notification that is known here")
+
+
 def test_it_can_be_a_route_under_exactly_its_path(hook: Endpoint, bucket: Bucket) -> None:
     app = FastAPI()
     app.add_route("/hooks/route", hook)

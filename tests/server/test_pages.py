@@ -51,6 +51,8 @@ SAMPLE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? \d+(\.\d+)?\Z')
 def test_metrics_are_what_prometheus_reads(server: Running) -> None:
     server.post("tigris", payload("tigris"))
     server.post("s3", b"nonsense")
+    server.stranger.post("/events/s3")
+    server.stranger.post("/events/made-up")
     answer = server.http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = answer.text.splitlines()
@@ -59,6 +61,8 @@ def test_metrics_are_what_prometheus_reads(server: Running) -> None:
         'bucketmq_receiver_requests_total{source="tigris",status="200"} 1',
         'bucketmq_receiver_requests_total{source="s3",status="400"} 1',
         'bucketmq_events_received_total{outcome="accepted",source="tigris"} 7',
+        'bucketmq_receiver_requests_total{source="s3",status="401"} 1',
+        'bucketmq_receiver_requests_total{source="other",status="401"} 1',
         "bucketmq_notifier_up 0",
     ):
         assert line in lines

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
@@ -20,7 +24,21 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.events.parse import parse
 from bucketmq.server.app import make_app
 
-from .running import FIXTURES, TOKEN, Running, aio_on, delivered, payload, serving, settings_with, sync_on
+from .running import (
+    FIXTURES,
+    TOKEN,
+    WAIT_SECONDS,
+    Running,
+    aio_on,
+    delivered,
+    payload,
+    raw_request,
+    serving,
+    settings_with,
+    sync_on,
+    until,
+    when_it_refuses,
+)
 
 NO_NEWS = {"azure-validation", "sns-confirm"}
 LATER = "2026-11-16T02:00:00.000000Z"
@@ -183,6 +201,66 @@ def test_a_store_that_fails_is_a_503_and_the_repeat_is_told_once() -> None:
         assert running.post("tigris", payload("tigris")).status_code == 200
     with sync_on(store) as bucket:
         assert len(delivered(bucket)) == 7
+
+
+class Gated(MemoryStore):
+    """A store that holds a write to the log until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Event()
+        self.go = threading.Event()
+
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
+        if "/log/" in key:
+            self.entered.set()
+            assert self.go.wait(WAIT_SECONDS)
+        return super().create(key, body, attributes)
+
+
+@pytest.fixture
+def gated() -> Iterator[Gated]:
+    store = Gated()
+    yield store
+    store.go.set()
+
+
+def test_a_sender_that_hangs_up_while_its_events_are_stored_loses_nothing(gated: Gated) -> None:
+    body = payload("r2")
+    with serving(lambda: aio_on(gated), settings_with()) as running:
+        with running.connect() as connection:
+            head = raw_request(running, "POST /events/r2 HTTP/1.1", f"Content-Length: {len(body)}\r\n\r\n".encode())
+            connection.sendall(head + body)
+            assert gated.entered.wait(WAIT_SECONDS)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing resets
+        assert running.stranger.get("/healthz").status_code == 200
+        gated.go.set()
+        until(lambda: running.parts.counters.read("events_received_total", source="r2", outcome="accepted"))
+        assert running.is_healthy()
+    with sync_on(gated) as bucket:
+        assert len(delivered(bucket)) == 1
+
+
+def test_a_store_that_takes_long_is_a_503_and_the_late_write_and_the_repeat_are_one(gated: Gated) -> None:
+    with serving(lambda: aio_on(gated), settings_with(report_seconds=0.2)) as running:
+        answer = running.post("r2", payload("r2"))
+        assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+        gated.go.set()
+        assert running.post("r2", payload("r2")).status_code == 200
+    with sync_on(gated) as bucket:
+        assert len(delivered(bucket)) == 1
+
+
+def test_a_server_that_stops_finishes_what_it_is_storing(gated: Gated) -> None:
+    with ThreadPoolExecutor(1) as pool, serving(lambda: aio_on(gated), settings_with()) as running:
+        answer = pool.submit(running.post, "r2", payload("r2"))
+        assert gated.entered.wait(WAIT_SECONDS)
+        stopping = when_it_refuses(running.url, gated.go.set)
+        pool.submit(lambda: (answer.result(WAIT_SECONDS), stopping.join()))
+        running.stop()
+        assert answer.result(WAIT_SECONDS).status_code == 200
+    with sync_on(gated) as bucket:
+        assert len(delivered(bucket)) == 1
 
 
 def test_an_event_that_cannot_be_stored_does_not_lose_the_others(server: Running, bucket: Bucket) -> None:

@@ -20,7 +20,7 @@ from bucketmq.client import connect
 from bucketmq.events.signing import new_secret
 from bucketmq.testing.endpoints import Reply, endpoint
 
-from .running import delivered, payload
+from .running import delivered, payload, when_it_refuses
 
 PROGRAM = [sys.executable, "-m", "bucketmq.cli"]
 SECRETS = ("token-by-option", "token-by-file", "token-by-variable", "mia:by-option", new_secret(b"s" * 32))
@@ -95,8 +95,7 @@ def test_a_signal_finishes_what_is_in_hand(folder: Path, number: signal.Signals)
         with serve(folder, "--token", "t-1") as running:
             assert running.post({"authorization": "Bearer t-1"}) == 200
             there.wait_for(1)
-            later = threading.Timer(0.2, answer.set)
-            later.start()
+            later = when_it_refuses(running.url, answer.set)
             assert running.stop(number) == 0, running.err
             later.join()
         bucket.notify(stop_when_empty=True)

@@ -41,6 +41,7 @@ def sim(
     jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Processes to run them in.")] = 1,
     trace: Annotated[bool, typer.Option("--trace", help="Print every step.")] = False,
     mutants: Annotated[bool, typer.Option("--mutants", help="Run the planted bugs: all must be caught.")] = False,
+    bus: Annotated[bool, typer.Option("--bus", help="Run the simulator of the event bus.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run the simulator: the real code under seeded crashes, freezes, lost replies and skewed clocks.
@@ -48,7 +49,7 @@ def sim(
     Exits with 1 if a seed breaks a promise, or a planted bug is not caught.
     """
     try:
-        from bucketmq.testing.simulation import main_run
+        from bucketmq.testing.simulation import BUS, QUEUES, main_run
     except ImportError as error:
         raise _missing("test", error) from error
     show_json = wants_json(context, as_json)
@@ -62,6 +63,7 @@ def sim(
             trace=trace,
             mutants=mutants,
             progress=progress,
+            kit=BUS if bus else QUEUES,
         )
     if show_json:
         emit(result)

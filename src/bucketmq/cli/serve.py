@@ -38,17 +38,17 @@ def serve(
     host: Annotated[str, typer.Option(help="Where to listen. 0.0.0.0 is everywhere.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one.")] = 8080,
     token: Annotated[
-        list[str] | None, typer.Option(metavar="TOKEN", help=f"Who shows it may call. [env: {TOKEN_VARIABLE}]")
+        list[str] | None, typer.Option(metavar="TOKEN", help=f"Who shows it may call (env: {TOKEN_VARIABLE}).")
     ] = None,
     token_file: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="A file with a token in each line.")
     ] = None,
     basic: Annotated[
-        list[str] | None, typer.Option(metavar="USER:PASSWORD", help=f"The same by name. [env: {BASIC_VARIABLE}]")
+        list[str] | None, typer.Option(metavar="USER:PASSWORD", help=f"The same by name (env: {BASIC_VARIABLE}).")
     ] = None,
     signing_secret: Annotated[
         list[str] | None,
-        typer.Option(metavar="WHSEC", help=f"Takes requests signed with it. [env: {SIGNING_VARIABLE}]"),
+        typer.Option(metavar="WHSEC", help=f"Takes requests signed with it (env: {SIGNING_VARIABLE})."),
     ] = None,
     no_auth: Annotated[bool, typer.Option("--no-auth", help="No secrets: for this machine alone.")] = False,
     no_notify: Annotated[bool, typer.Option("--no-notify", help="Do not run the bucket's rules.")] = False,
@@ -76,6 +76,7 @@ def serve(
 
     Point Tigris, S3, SNS, EventBridge, MinIO, Ceph, SeaweedFS, Pub/Sub, Event Grid or CloudEvents at
     /events/SOURCE (/events/auto finds out). Give every secret twice while it changes: each of them opens the door.
+    Others on this machine can read a command line: better keep secrets in variables or files.
     /docs shows the API, /metrics is for Prometheus. SIGTERM and Ctrl-C finish what is in hand.
     """
     wanted = the_url(context, place or url)
@@ -176,3 +177,4 @@ def _log_to_stderr(*, as_json: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler])
+    logging.getLogger("bucketmq").setLevel(logging.INFO)

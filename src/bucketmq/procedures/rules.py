@@ -6,12 +6,13 @@ it has had time to notice that it is removed, so that nobody begins it anew by m
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import msgspec
 
 from bucketmq.bucket.port import Missing, Removed, Version
-from bucketmq.errors import Invalid, NotFound
+from bucketmq.errors import Corrupt, Invalid, NotFound
 from bucketmq.events import filters
 from bucketmq.events.event import seconds_of, time_text
 from bucketmq.events.rule import (
@@ -21,6 +22,7 @@ from bucketmq.events.rule import (
     check_rule,
     check_rule_name,
     edited,
+    rule_of,
     subscription_name,
 )
 from bucketmq.log.layout import EventKeys, head_of
@@ -29,6 +31,8 @@ from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import NewId, Now, Procedure, Remove
 from bucketmq.procedures.subscription import Start, begin
 from bucketmq.procedures.verbs import delete, get_document, list_all, look, update_document
+
+log = logging.getLogger("bucketmq")
 
 REMOVED_SECONDS = 60.0
 """How long whoever runs a rule has to notice that it is removed."""
@@ -110,8 +114,13 @@ def get_secrets(bucket: OpenBucket, name: str) -> Procedure[Secrets]:
     return Secrets() if found is None else found[0]
 
 
-def list_rules(bucket: OpenBucket, known: dict[str, Kept] | None = None) -> Procedure[dict[str, Kept]]:
-    """Every rule by name, removed ones too. One LIST, and a GET for each that is not in `known` as it is."""
+def list_rules(
+    bucket: OpenBucket, known: dict[str, Kept] | None = None, *, unreadable: set[str] | None = None
+) -> Procedure[dict[str, Kept]]:
+    """Every rule by name, removed ones too. One LIST, and a GET for each that is not in `known` as it is.
+
+    One that cannot be read, being broken or of a later format, must not stop the others: its name goes to `unreadable`.
+    """
     folder = EventKeys(bucket.prefix).rules
     entries, _ = yield from list_all(folder)
     found: dict[str, Kept] = {}
@@ -125,7 +134,13 @@ def list_rules(bucket: OpenBucket, known: dict[str, Kept] | None = None) -> Proc
         if before is not None and before.mark == mark:
             found[name] = before
             continue
-        document = yield from get_document(Rule, entry.key)
+        try:
+            document = yield from get_document(Rule, entry.key)
+        except Corrupt as error:
+            log.warning("action=rule_unreadable rule=%s %s", name, error)
+            if unreadable is not None:
+                unreadable.add(name)
+            continue
         if document is not None:
             found[name] = Kept(document[0], document[1].version, mark)
     return found
@@ -176,7 +191,8 @@ def remove_rule(bucket: OpenBucket, name: str) -> Procedure[Rule]:
 
 def tidy_rules(bucket: OpenBucket) -> Procedure[int]:
     """Delete what removed rules left behind; returns how many objects. A LIST or two when there is nothing."""
-    rules = yield from list_rules(bucket)
+    unreadable: set[str] = set()
+    rules = yield from list_rules(bucket, unreadable=unreadable)
     queue = yield from events_queue(bucket)
     now: float = yield Now()
     keys = EventKeys(bucket.prefix)
@@ -193,7 +209,7 @@ def tidy_rules(bucket: OpenBucket) -> Procedure[int]:
     entries, _ = yield from list_all(queue.keys.heads)
     for entry in entries:
         subscription, _ = head_of(entry.key)
-        is_rule = subscription.startswith(SUBSCRIPTION_PREFIX)
+        is_rule = subscription.startswith(SUBSCRIPTION_PREFIX) and rule_of(subscription) not in unreadable
         if is_rule and subscription not in in_use and now - entry.stored_at > ORPHAN_SECONDS:
             yield from delete(entry.key)
             gone += 1

@@ -163,7 +163,13 @@ class Parts:
         if self.settings.access.no_auth:
             check_local(request.scope)
         close = leaves_unread(headers_of(request.scope), self.settings.body_bytes_max)
-        request.state.known = admit(self.settings.access, request.scope, close=close)
+        try:
+            request.state.known = admit(self.settings.access, request.scope, close=close)
+        except Refusal as refusal:
+            source = request.path_params.get("source", "")
+            known = source if source in SOURCES else metrics.OTHER
+            self.counters.add("receiver_requests_total", source=known, status=str(refusal.status))
+            raise
 
     async def check_reader(self, request: Request) -> None:
         if self.settings.access.no_auth:

@@ -22,7 +22,7 @@ import msgspec
 
 from bucketmq import aio
 from bucketmq.bucket.port import check_key
-from bucketmq.errors import BucketMQError, Invalid, Unsupported
+from bucketmq.errors import BucketMQError, Invalid, Unavailable, Unsupported
 from bucketmq.events.event import ObjectEvent, event_id
 from bucketmq.events.inventory import Item, Manifest, differences, gone, same_state, there
 from bucketmq.log.layout import EventKeys, is_bookkeeping
@@ -166,14 +166,17 @@ class FolderWatch:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _look(self, keys: list[str]) -> dict[str, Item | None]:
-        """Their states now. What is no object to the store, such as a link, is left out."""
+        """Their states now. What is no object to the store, such as a link, is left out and holds up no other."""
         limit = asyncio.Semaphore(LOOKS_AT_ONCE)
 
         async def one(key: str) -> tuple[str, Item | None] | None:
             async with limit:
                 try:
                     found = await self._bucket.look(key)
-                except Invalid:
+                except Unavailable:
+                    raise
+                except BucketMQError as error:
+                    log.warning("action=file_left_out key=%r kind=%s %s", key, error.kind, error)
                     return None
             return key, None if found is None else Item(key, found.version, found.stored_at, found.size_bytes)
 

@@ -31,6 +31,7 @@ from bucketmq.events.event import ObjectEvent, plain_version
 from bucketmq.events.filters import Filter
 from bucketmq.events.formats import ERROR_CHARS_MAX
 from bucketmq.events.parse import Parsed, below, parse
+from bucketmq.events.parse.fields import decode
 from bucketmq.events.rule import Policy
 from bucketmq.log.layout import is_bookkeeping
 from bucketmq.procedures.bus import BusApi
@@ -130,7 +131,7 @@ class Endpoint:
         try:
             return await asyncio.to_thread(parse, "auto", headers, body, own=own, received_at=received_at)
         except Invalid as error:
-            if "JSON" in str(error):
+            if not _is_json(body):
                 raise Refusal(400, "invalid json") from None
             raise Refusal(400, "no notification that is known here", str(error)) from None
 
@@ -177,6 +178,14 @@ class Endpoint:
             case outcomes.Bury(reason):
                 log.warning("action=buried event=%s key=%r %s", event.id, event.key, reason)
         return None
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        decode(body)
+    except Invalid:
+        return False
+    return True
 
 
 async def _called(handler: Handler, change: Any) -> Any:

@@ -114,7 +114,7 @@ class Receiver:
             return {"validationResponse": confirm.code}
         await self._confirmer.confirm(confirm)
         self._counters.add("subscriptions_confirmed_total", source=source)
-        log.warning("action=subscription_confirmed topic=%s", confirm.topic)
+        log.info("action=subscription_confirmed topic=%s", confirm.topic)
         return {"confirmed": confirm.topic}
 
 

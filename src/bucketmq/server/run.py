@@ -40,7 +40,10 @@ async def serve(
     check_host(settings, host)
     await bucket.open()  # a bucket that cannot be used is an error here, not a line in a log
     with listen(host, port) as listener:
-        await make_server(bucket, settings, listening).serve(sockets=[listener])
+        server = make_server(bucket, settings, listening)
+        await server.serve(sockets=[listener])
+    if not server.started:
+        raise Unavailable("the server did not start; the log says why")
 
 
 def make_server(bucket: aio.Bucket, settings: ServerSettings, listening: Listening = lambda _: None) -> Server:

@@ -11,6 +11,11 @@ contention many senders, many workers, S3's latency    upkeep     a million segm
 children   what runs in processes of its own           payload    the bodies that are sent
 single_json  the peer                                  latency    a store with S3's latency, counted
 results table plot machine                             backlog    deep queues, quickly
+
+reception  notifications into the log, over HTTP       serving    the server and a busy client
+webhooks   a rule's events to an endpoint              sink       the endpoint
+sweeping   the sweep and the bare listing              happenings the events
+matching   a hundred rules
 ```
 """
 

@@ -14,14 +14,14 @@ from collections import Counter
 import msgspec
 
 from bucketmq.errors import BucketMQError
-from bucketmq.events.event import ObjectEvent, event_id, time_text
+from bucketmq.events.event import ObjectEvent, event_id, seconds_of, time_text
 from bucketmq.events.inventory import Manifest, decode_items
 from bucketmq.events.rule import Rule, rule_of
 from bucketmq.log import segment as lines
 from bucketmq.log.documents import decode_head
 from bucketmq.log.layout import base_of, is_bookkeeping, join
 from bucketmq.procedures.events import REPLAY_HEADER
-from bucketmq.procedures.objects import Note
+from bucketmq.procedures.objects import Note, origin_mark
 from bucketmq.queue.message import Message
 from bucketmq.testing.simulation.bus.history import LONG, History, State
 from bucketmq.testing.simulation.bus.plan import AGAIN_SECONDS, OUTCOMES, Plan
@@ -49,7 +49,7 @@ class Told(msgspec.Struct, frozen=True):
 
     event: ObjectEvent
     to: str | None
-    state: State | None
+    at: float
 
 
 class Auditor:
@@ -65,6 +65,8 @@ class Auditor:
         self.specs: dict[str, Spec] = {}
         self.began: dict[str, float] = {}
         """Since when a rule must see everything."""
+        self.asked: dict[str, float] = {}
+        """Before when what was told is not for a rule that is to begin with what comes."""
         self.existing: set[str] = set()
         """Rules that must also see what was there before and is still."""
         self.rules: dict[str, Rule] = {}
@@ -80,7 +82,8 @@ class Auditor:
         """For each state who told of it to everybody."""
         self.gone_told: dict[tuple[str, float], str] = {}
         """Deletions that were told of to everybody: key and moment."""
-        self.moved_ids: dict[State, set[str]] = {}
+        self.ids: dict[tuple[State, str], set[str]] = {}
+        """Under which ids a state was told of, by each source that must always use the same."""
         self.meant: set[tuple[str, str]] = set()
         """Which process deletes which key on purpose."""
         self.inventory: dict[str, dict[str, tuple[str | None, float]]] = {}
@@ -105,9 +108,7 @@ class Auditor:
         name = key.removeprefix(self._root)
         bookkeeping = is_bookkeeping(name)
         found = self.store.objects.get(key)
-        self.provider.changed(
-            key, None if found is None else found.version, len(body or b""), bookkeeping=bookkeeping
-        )
+        self.provider.changed(key, None if found is None else found.version, len(body or b""), bookkeeping=bookkeeping)
         if bookkeeping:
             try:
                 self._own(name, body)
@@ -139,7 +140,9 @@ class Auditor:
                 for state in key.states
                 if state.body == before.body and state.landed_at <= before.landed_at
             ]
-            moved = [state.ended_by == "deleted" and not self._on_purpose(state.ended_who, state.key) for state in sources]
+            moved = [
+                state.ended_by == "deleted" and not self._on_purpose(state.ended_who, state.key) for state in sources
+            ]
             if all(moved):
                 self.problem(f"destroyed: {who} deleted {before}, the only copy of what was moved there")
             return
@@ -257,16 +260,16 @@ class Auditor:
         if message.to is not None and (message.headers or {}).get(REPLAY_HEADER):
             self.world.covered["replayed"] += 1
         state, deleted_at = self._attributed(event)
-        self.told.setdefault(event.id, []).append(Told(event, message.to, state))
+        self.told.setdefault(event.id, []).append(Told(event, message.to, self.world.now))
         if state is not None and message.to is None:
             self.told_states.setdefault(state, set()).add(event.source)
         if deleted_at is not None and message.to is None:
             self.gone_told[event.key, deleted_at] = event.source
-        if event.kind == "moved" and event.source == "writer" and state is not None:
-            ids = self.moved_ids.setdefault(state, set())
+        if state is not None and event.source in ("sweep", "writer"):
+            ids = self.ids.setdefault((state, event.source), set())
             ids.add(event.id)
             if len(ids) > 1:
-                self.problem(f"one move, two ids: {event.from_key} to {state} was told of as {sorted(ids)}")
+                self.problem(f"one change, two ids: {state} was told of by {event.source} as {sorted(ids)}")
 
     def _attributed(self, event: ObjectEvent) -> tuple[State | None, float | None]:
         """What an event is about: a state, or the moment of a deletion. It is a problem if there was no such thing."""
@@ -274,10 +277,11 @@ class Auditor:
         states = known.states if known is not None else []
         if event.kind == "deleted":
             return None, self._deletion(event, states)
-        # A write whose request lands twice has one id, and that tells of the first time; the sweep sees the second.
-        for state in states if event.source == "writer" else reversed(states):
-            if self._is_about(event, state):
-                return state, None
+        about = [state for state in states if self._is_about(event, state)]
+        if about:
+            # A request may land twice under one id: what is told of it again is about nothing new.
+            first = event.id not in self.told or event.source != "writer"
+            return (min(about, key=lambda state: abs(state.landed_at - seconds_of(event.at))) if first else None), None
         if event.kind == "moved" and self.plan.renames and event.from_key in self.history.keys:
             return None, None  # a rename keeps what is written beside the object, so nobody can tell its writes apart
         self.problem(f"invented: {event.source} tells that {event.key} was {event.kind} ({event.version}), it was not")
@@ -286,6 +290,8 @@ class Auditor:
     def _is_about(self, event: ObjectEvent, state: State) -> bool:
         if event.source == "writer":
             verb = "move" if event.kind == "moved" else "put"
+            if event.version != state.version and event.kind != "moved":
+                return False
             return state.write is not None and event.id == event_id("writer", "", event.key, verb, state.write)
         if event.version != state.version:
             return False
@@ -326,6 +332,8 @@ class Auditor:
         lines_ = self.told.get(event.id, [])
         if not any(rule_of(line.to) == rule if line.to else True for line in lines_):
             self.problem(f"{rule} was given {event.id} ({event.key}), which was for {[line.to for line in lines_]}")
+        if lines_ and all(line.to is None and line.at < self.asked.get(rule, 0.0) for line in lines_):
+            self.problem(f"{rule} was given {event.id} ({event.key}), which was told before there was such a rule")
         self.arrivals[rule, event.id] += 1
         ids = self.webhook_ids.setdefault((rule, event.id), set())
         ids.add(webhook_id)
@@ -349,8 +357,15 @@ class Auditor:
         found = self.rules.get(rule or "")
         return found is not None and found.removed_at is None and found.subscription == head.split("/")[3]
 
-    def close(self, deleted_before: set[str]) -> None:
-        """Balance the books. `deleted_before`: keys an inventory had that are gone."""
+    def close(self, deleted_before: set[str], old_notes: list[Note]) -> None:
+        """Balance the books. `deleted_before`: keys an inventory had that are gone; `old_notes`: those still there."""
+        for note in old_notes:
+            there = self.history.current(note.key if note.verb == "put" else note.target or "")
+            done = there is not None and (
+                note.verb == "put" or there.from_mark == origin_mark(note.key, note.version or "")
+            )
+            if done:
+                self.problem(f"nobody saw to the note of the {note.verb} of {note.key}, though {there} is there")
         for name, spec in self.specs.items():
             rule = self.rules.get(name)
             if rule is not None and rule.removed_at is None:
@@ -360,6 +375,7 @@ class Auditor:
                 replays = sum(line.to is not None for line in self.told[id_])
                 if count > 1 + replays:
                     self.problem(f"{name} was given {id_} {count} times, and nothing had gone wrong")
+        self._check_moves()
         if self.plan.moderation:
             self._check_posts()
         if self.plan.fan_in:
@@ -394,6 +410,14 @@ class Auditor:
                         f"missed: {name} was never told that {key} was deleted at {time_text(moment)}; "
                         f"told by {told_by}"
                     )
+
+    def _check_moves(self) -> None:
+        """No move is left half done: what was moved is not in its old place any more."""
+        for state in self.history.below("docs/"):
+            mark = origin_mark(state.key, state.version)
+            for copy in self.history.below("kept/"):
+                if copy.from_mark == mark and copy.landed_at > state.landed_at:
+                    self.problem(f"half a move: {state} was moved to {copy.key}, and is still there")
 
     def _doubtful(self, states: list[State], state: State) -> bool:
         """Whether the same bytes were put twice within moments on a store that cannot tell: a known weakness."""
@@ -468,5 +492,3 @@ def post_of(body: bytes) -> Post:
 
 def full_key(plan: Plan, key: str) -> str:
     return join(plan.prefix, key)
-
-

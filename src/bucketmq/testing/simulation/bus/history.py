@@ -12,7 +12,19 @@ LONG = float("inf")
 class State:
     """One state of one user's object."""
 
-    __slots__ = ("body", "ended_at", "ended_by", "ended_who", "from_mark", "key", "landed_at", "stored_at", "version", "who", "write")
+    __slots__ = (
+        "body",
+        "ended_at",
+        "ended_by",
+        "ended_who",
+        "from_mark",
+        "key",
+        "landed_at",
+        "stored_at",
+        "version",
+        "who",
+        "write",
+    )
 
     def __init__(self, key: str, found: Object, who: str, landed_at: float) -> None:
         self.key = key

@@ -13,7 +13,7 @@ import msgspec
 
 from bucketmq.events.event import ObjectEvent
 from bucketmq.procedures.requests import Answer, NoAnswer, Post
-from bucketmq.testing.simulation.bus.plan import FINE, Plan, Weather
+from bucketmq.testing.simulation.bus.plan import FINE, WEATHERS, Plan, Weather
 from bucketmq.testing.simulation.world import World
 
 LATENCY_SECONDS = 0.01, 0.2
@@ -24,7 +24,7 @@ Deliver = Callable[[Any, BaseException | None], None]
 Arrived = Callable[[str, str, ObjectEvent], None]
 """Told of every event that an endpoint processed: its URL, the request's webhook-id, the event."""
 
-_KINDS = ("answer_500", "answer_503", "answer_410", "answer_302", "answer_partial", "no_answer", "late_answer", "vanish")
+_KINDS = tuple(kind for kind in WEATHERS if not kind.startswith(("notice", "handler")))
 
 
 class _Item(msgspec.Struct):
@@ -47,7 +47,7 @@ class SimNetwork:
         self.arrived = arrived
         self.in_flight = 0
         self._gone_until: dict[str, float] = {}
-        self._said_410: set[str] = set()
+        self.said_410: set[str] = set()
 
     def heal(self) -> None:
         self.weather = FINE
@@ -105,9 +105,9 @@ class SimNetwork:
                 if kind == "vanish":
                     self._gone_until[url] = now + self.world.between(*VANISH_SECONDS)
                 if kind == "answer_410":
-                    if url in self._said_410:
+                    if url in self.said_410:
                         continue
-                    self._said_410.add(url)
+                    self.said_410.add(url)
                 return kind
         return None
 

@@ -23,6 +23,10 @@ CHAOS_SECONDS = 30.0
 
 OUTCOMES = ("approved", "flagged", "needs-review")
 
+VICTIMS = ("writer", "watcher", "notifier", "sweeper", "receiver")
+VICTIM_ODDS = 5.0
+"""How much likelier one of them dies when nobody else does."""
+
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0)
 RETRY_SECONDS_FEW = (0.5, 1.0)
 """With so few attempts an endpoint in trouble makes dead letters."""
@@ -86,6 +90,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     faults: Faults
     weather: Weather
     prefix: str
+    victims: str
+    """Who crashes and freezes: one kind of process, so much the oftener, or all (empty)."""
     provider: str
     """s3 (with a sequencer) or tigris (without)."""
     notifies: bool
@@ -157,6 +163,7 @@ class Tilt(msgspec.Struct, frozen=True):
     sweepers: int | None = None
     few_attempts: bool | None = None
     stale: str | None = None
+    victims: str | None = None
 
 
 LEVEL = Tilt()
@@ -188,6 +195,7 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
     drawn: dict[str, Any] = {
         "faults": faults,
         "weather": weather,
+        "victims": chance.choice(VICTIMS) if toss() < 0.5 else "",
         "prefix": chance.choice(("", "", "shop")),
         "provider": chance.choice(("s3", "tigris")),
         "notifies": toss() < 0.8,
@@ -264,9 +272,9 @@ class _Steps:
         steps = []
         for number in range(self.chance.randint(2, 4)):
             key = f"docs/d{number}"
-            for _ in range(self.chance.randint(1, 4)):
+            for place in range(self.chance.randint(1, 5)):
                 self.number += 1
-                verb = self.chance.choice(("put", "put", "again", "delete", "move"))
+                verb = self.chance.choice(("put", "put", "again", "delete", "move", "move")) if place else "put"
                 target = f"kept/d{number}.{self.number}" if verb == "move" else ""
                 steps.append(Step(verb, key, 0.0, f"document {number} text {self.number}", target))
         return steps

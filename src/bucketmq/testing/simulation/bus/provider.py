@@ -131,5 +131,3 @@ def _persisted(api: BusApi, text: bytes, plan: Plan) -> Procedure[None]:
     events = [event for event in told if event is not None]
     if events:
         yield from api.report(events)
-
-

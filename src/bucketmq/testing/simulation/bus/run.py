@@ -17,7 +17,7 @@ from bucketmq.procedures.bus import BusApi
 from bucketmq.procedures.requests import Procedure
 from bucketmq.testing.simulation.bus.auditor import Auditor, full_key
 from bucketmq.testing.simulation.bus.network import SimNetwork
-from bucketmq.testing.simulation.bus.plan import CHAOS_SECONDS, LEVEL, Plan, Step, Tilt, draw
+from bucketmq.testing.simulation.bus.plan import CHAOS_SECONDS, LEVEL, VICTIM_ODDS, Plan, Step, Tilt, draw
 from bucketmq.testing.simulation.bus.provider import Provider
 from bucketmq.testing.simulation.bus.scenario import DEADLINE_SECONDS, TEMP, specs, temp_spec
 from bucketmq.testing.simulation.bus.spies import spying
@@ -139,13 +139,13 @@ class Run:
         world.run(lambda: False, EPOCH + CHAOS_SECONDS)
         self._heal()
         self._finish()
-        auditor_gone = self._gone()
+        gone = self._gone()
         while self._alone(self._api().sweep(range_keys=self.plan.range_keys)).resumed:
             pass  # it went on where another had died: what changed before that place is seen by the next one
         if not world.run(self._is_quiet, world.now + DRAIN_SECONDS):
             auditor.problem(f"not quiet in time: {self._what_is_left()}")
         self._stop()
-        auditor.close(auditor_gone)
+        auditor.close(gone, self._old_notes())
         for process in self.processes:
             if process.broken is not None:
                 auditor.problem(f"{process.name}: a procedure ended with {process.broken!r}")
@@ -222,13 +222,15 @@ class Run:
     def _fate(self, process: Process) -> str | None:
         """Whether a process dies or freezes at this request."""
         faults, world = self.store.faults, self.world
-        if faults is NONE or self._fates >= FATES_MAX:
+        victims = self.plan.victims
+        if faults is NONE or self._fates >= FATES_MAX or not process.name.startswith(victims):
             return None
-        if faults.crash and world.chance() < faults.crash:
+        odds = VICTIM_ODDS if victims else 1.0
+        if faults.crash and world.chance() < faults.crash * odds:
             self._fates += 1
             world.faults["crash"] += 1
             return "before" if world.chance() < 0.5 else "after"
-        if faults.freeze and world.chance() < faults.freeze:
+        if faults.freeze and world.chance() < faults.freeze * odds:
             self._fates += 1
             world.faults["freeze"] += 1
             process.freeze(world.between(*FREEZE_SECONDS))
@@ -252,11 +254,13 @@ class Run:
         resting = self.plan.temp in ("pause", "remove")
         if self.plan.temp or self.plan.documents:
             if resting:
-                world.run(lambda: False, world.now + NOTICE_SECONDS)
+                world.run(lambda: False, max(world.now, self._answered_at()) + NOTICE_SECONDS)
             self.foreigners.put(Step("put", PROBE, 0.0, "is anybody there"))
             world.run(lambda: False, world.now + (NOTICE_SECONDS if resting else 0.0))
         if resting and any(name == TEMP and key == PROBE for name, key, _ in auditor.arrived_at):
             auditor.problem(f"the rule {TEMP} was told to {self.plan.temp}, and still delivers")
+        if self.network.said_410:
+            world.run(lambda: False, max(world.now, self._answered_at() + 5.0))  # who was told so pauses the rule
         for name, rule in sorted(auditor.rules.items()):
             if rule.paused is not None and rule.removed_at is None:
                 world.covered["paused by 410"] += "410" in rule.paused
@@ -273,8 +277,10 @@ class Run:
             self.auditor.problem(f"the rule {name} cannot be resumed: {error}")
 
     def _is_written(self) -> bool:
-        return not self.foreigners.steps and self._is_landed() and all(
-            not line.steps and not line.open and line.chore_done for line in self.lines
+        return (
+            not self.foreigners.steps
+            and self._is_landed()
+            and all(not line.steps and not line.open and line.chore_done for line in self.lines)
         )
 
     def _is_landed(self) -> bool:
@@ -284,6 +290,12 @@ class Run:
     def _notes(self) -> list[str]:
         return self.store.keys(full_key(self.plan, "inventory/notes/"))
 
+    def _old_notes(self) -> list[objects.Note]:
+        """Notes that whoever recovers them has had time to see."""
+        found = (self.store.objects[key] for key in self._notes())
+        old = [note.body for note in found if self.world.now - note.stored_at > NOTES_SECONDS]
+        return [msgspec.json.decode(body, type=objects.Note) for body in old]
+
     def _gone(self) -> set[str]:
         """What the last inventory has and the bucket has not: the last sweep must tell of it."""
         current = self.auditor.history.current
@@ -291,13 +303,15 @@ class Run:
 
     def _is_quiet(self) -> bool:
         auditor = self.auditor
-        # What was asked just before the healing may take long to be answered.
-        slow = SLOW_SECONDS[1] if self.plan.faults.slow else 0.0
-        if self.world.now < max(auditor.active_at, self.healed_at + slow) + QUIET_SECONDS:
+        if self.world.now < max(auditor.active_at, self._answered_at()) + QUIET_SECONDS:
             return False
         if self.network.in_flight or self.provider.in_flight:
             return False
         return auditor.is_idle() and not self._due()
+
+    def _answered_at(self) -> float:
+        """By when everything is answered that was asked before the healing."""
+        return self.healed_at + (SLOW_SECONDS[1] if self.plan.faults.slow else 0.0)
 
     def _due(self) -> bool:
         """Whether a set's deadline is still to come."""

@@ -82,9 +82,7 @@ def temp_spec(plan: Plan) -> Spec:
     )
 
 
-def watchers(
-    plan: Plan, route: Callable[[object], object], complete: Callable[[object], object]
-) -> dict[str, Watcher]:
+def watchers(plan: Plan, route: Callable[[object], object], complete: Callable[[object], object]) -> dict[str, Watcher]:
     made = {}
     if plan.moderation:
         text = 'WHERE `key` REGEXP "^pending/"'

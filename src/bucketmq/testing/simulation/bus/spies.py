@@ -72,8 +72,8 @@ def _superseded(original: Callable[..., Procedure[Any]], covered: Counter[str]) 
 
 
 def _recovered(original: Callable[..., Procedure[Any]], covered: Counter[str]) -> Callable[..., Procedure[Any]]:
-    def what_happened(bucket: Any, note: objects.Note, announced_at: float) -> Procedure[Any]:
-        event = yield from original(bucket, note, announced_at)
+    def what_happened(bucket: Any, note: objects.Note, *rest: Any) -> Procedure[Any]:
+        event = yield from original(bucket, note, *rest)
         covered[f"{note.verb} {'recovered from' if event is not None else 'not seen behind'} a note"] += 1
         return event
 
@@ -81,17 +81,17 @@ def _recovered(original: Callable[..., Procedure[Any]], covered: Counter[str]) -
 
 
 def _failed(original: Callable[..., None], covered: Counter[str]) -> Callable[..., None]:
-    def note_failure(run: deliver.RuleRun, now: float) -> None:
-        covered["breaker tried in vain"] += run.trying
-        original(run, now)
+    def note_failure(run: deliver.RuleRun, *rest: Any) -> None:
+        covered["breaker tried in vain"] += run.failures_in_a_row >= run.rule.policy.breaker.failures
+        original(run, *rest)
         covered["breaker opened"] += run.failures_in_a_row == run.rule.policy.breaker.failures
 
     return note_failure
 
 
 def _succeeded(original: Callable[..., None], covered: Counter[str]) -> Callable[..., None]:
-    def note_success(run: deliver.RuleRun) -> None:
+    def note_success(run: deliver.RuleRun, *rest: Any) -> None:
         covered["breaker closed again"] += run.failures_in_a_row >= run.rule.policy.breaker.failures
-        original(run)
+        original(run, *rest)
 
     return note_success

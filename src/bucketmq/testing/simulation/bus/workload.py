@@ -242,6 +242,7 @@ class Actor:
         try:
             yield from self.api.rule(TEMP)
         except NotFound:
+            auditor.asked.setdefault(TEMP, self.scene.world.now)
             yield from self.api.add_rule(spec.rule, None, "latest", existing=existing, replace=False)
         else:  # by an earlier attempt, which may have died before it was through
             if existing is not None:

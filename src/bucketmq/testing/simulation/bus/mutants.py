@@ -1,0 +1,391 @@
+"""Planted bugs of the event bus: each takes away one thing it relies on. A simulator that does not see them is blind.
+
+As `bucketmq.testing.simulation.mutants`, whose tools it uses: a mutant is a patch of the production code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from bucketmq import outcomes
+from bucketmq.bucket.port import Version
+from bucketmq.events import formats, order, window
+from bucketmq.events.event import ObjectEvent
+from bucketmq.events.inventory import differences
+from bucketmq.events.rule import Rule, Verdict, Webhook, verdict
+from bucketmq.log import layout
+from bucketmq.procedures import deliver, gather, notifier, objects, rules, sweep
+from bucketmq.procedures.events import events_queue, report
+from bucketmq.procedures.requests import Call, Delete, NewId, Now, Procedure
+from bucketmq.procedures.subscription import begin
+from bucketmq.procedures.verbs import delete, get_document, list_all, update_document
+from bucketmq.testing.simulation.bus.plan import FINE, Tilt, Weather, just
+from bucketmq.testing.simulation.bus.run import run_seed
+from bucketmq.testing.simulation.faults import NONE, Faults, only
+from bucketmq.testing.simulation.mutants import Hunt, everywhere
+
+SEEDS_MAX = 150
+"""How many seeds a mutant may survive before it counts as missed."""
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """One planted bug, and the scene in which it shows soonest."""
+
+    name: str
+    plant: Callable[[], Any]
+    """Makes the context manager that plants it."""
+    tilt: Tilt = Tilt()
+
+
+def hunt(mutant: Mutant, seeds: int = SEEDS_MAX, first_seed: int = 0) -> Hunt:
+    """Run seeds until one shows the bug."""
+    with mutant.plant():
+        for seed in range(first_seed, first_seed + seeds):
+            try:
+                problems = run_seed(seed, tilt=mutant.tilt).problems
+            except Exception as error:  # a bug may well break the run itself
+                return Hunt(mutant.name, seed, f"the run broke: {error!r}")
+            if problems:
+                return Hunt(mutant.name, seed, problems[0])
+    return Hunt(mutant.name, None, "not seen")
+
+
+def _both(*patches: Any) -> ExitStack:
+    stack = ExitStack()
+    for each in patches:
+        stack.enter_context(each)
+    return stack
+
+
+# Delivery
+
+
+def _ack_first(run: deliver.RuleRun, pieces: list[Any]) -> Procedure[list[object]]:
+    """Marks before the work."""
+    for piece in pieces:
+        piece.lot.ack(piece.offset)
+    return (yield from _handle(run, pieces))
+
+
+def _forgiving(to: Webhook, status: int) -> Verdict:
+    return "done" if status == 500 else _verdict(to, status)
+
+
+def _drop_while_shut(run: deliver.RuleRun, to: Webhook, parcels: list[deliver.Parcel]) -> Procedure[None]:
+    """An open breaker that drops what comes."""
+    now: float = yield Now()
+    if now < run.shut_until:
+        for parcel in parcels:
+            parcel.outcome = outcomes.Done()
+        return
+    yield from _to_webhook(run, to, parcels)
+
+
+def _fresh_ids(run: deliver.RuleRun, parcels: Sequence[deliver.Parcel], *rest: Any) -> Procedure[dict[str, str]]:
+    headers = yield from _headers(run, parcels, *rest)
+    attempt = max(parcel.piece.attempt for parcel in parcels)
+    return {**headers, "webhook-id": f"{headers['webhook-id']}-{attempt}"} if attempt > 1 else headers
+
+
+def _one_attempt(run: deliver.RuleRun, parcel: deliver.Parcel, end: deliver.End) -> Procedure[str]:
+    """What failed once is not tried again, nor kept."""
+    what = yield from _settle(run, parcel, end)
+    if what == "retry":
+        parcel.outcome = outcomes.Done()
+    return what
+
+
+_handle, _verdict, _to_webhook = deliver.handle, verdict, deliver._to_webhook
+_headers, _settle = deliver._headers, deliver._settle
+
+
+# Duplicates
+
+
+def _same_version(telling: Any, event: ObjectEvent, *, gone: bool) -> bool:
+    """A version that was told of is never news again."""
+    return not gone or _echoes(telling, event, gone=gone)
+
+
+def _forgets_ids(self: window.Window, offset: int, event: ObjectEvent) -> window.Verdict:
+    self._ids.clear()
+    return _judge(self, offset, event)
+
+
+_echoes, _judge = window._echoes, window.Window.judge
+
+
+# Moves and notes
+
+
+def _create_anyway(*arguments: Any, replace: bool) -> Procedure[Any]:
+    return (yield from _make_target(*arguments, replace=True))
+
+
+def _remove_anyway(full: str, version: Version) -> Procedure[Any]:
+    """Deletes the source whatever it is by now."""
+    yield Delete(full)
+    return "removed"
+
+
+def _delete_first(full: str, full_target: str, found: Any, note: Any, mark: str, *, replace: bool) -> Procedure[Any]:
+    yield from objects._remove_state(full, found.version)
+    return (yield from _copy_and_remove(full, full_target, found, note, mark, replace=replace))
+
+
+def _no_note(bucket: Any, note: objects.Note) -> Procedure[None]:
+    yield Now()
+
+
+def _no_recovery(bucket: Any) -> Procedure[objects.Recovered]:
+    yield Now()
+    return objects.Recovered()
+
+
+_make_target, _copy_and_remove = objects._make_target, objects._copy_and_remove
+
+
+# The sweep
+
+
+def _commit_first() -> ExitStack:
+    """The manifest is replaced before its events are reported."""
+    waiting: list[Any] = []
+
+    def later(bucket: Any, events: Sequence[ObjectEvent]) -> Procedure[int]:
+        waiting[:] = [bucket, list(events)]
+        yield Now()
+        return len(events)
+
+    def replace(*arguments: Any) -> Procedure[Any]:
+        told = tuple(waiting)
+        manifest = yield from _replace(*arguments)
+        if told:
+            yield from report(*told)
+        return manifest
+
+    return _both(patch.object(sweep, "report", later), patch.object(sweep, "_replace", replace))
+
+
+def _no_deletions(*arguments: Any, **options: Any) -> list[ObjectEvent]:
+    return [event for event in differences(*arguments, **options) if event.kind != "deleted"]
+
+
+def _clocked_ids(events: list[ObjectEvent]) -> Procedure[list[ObjectEvent]]:
+    now: float = yield Now()
+    return [msgspec.structs.replace(event, id=f"{event.id}{now}") for event in (yield from _dated(events))]
+
+
+_replace, _dated = sweep._replace, sweep._dated
+
+
+# Rules
+
+
+def _no_heads(queue: Any, name: str, start: Any) -> Procedure[None]:
+    """The rule is there, and where it begins is left to who runs it first."""
+    yield Now()
+
+
+def _resume_at_the_end(bucket: Any, name: str) -> Procedure[Rule]:
+    """What came while a rule was paused is forgotten."""
+    rule: Rule = yield from _resume_rule(bucket, name)
+    queue = yield from events_queue(bucket)
+    entries, _ = yield from list_all(f"{queue.keys.heads}{rule.subscription}/")
+    for entry in entries:
+        yield from delete(entry.key)
+    yield from begin(queue, rule.subscription, "latest")
+    return rule
+
+
+def _no_tidying(bucket: Any) -> Procedure[int]:
+    yield Now()
+    return 0
+
+
+def _overwrite(old: Rule, rule: Rule, *, replace: bool) -> Rule:
+    """Who makes a rule last wins, with heads of its own."""
+    return rule
+
+
+_resume_rule = rules.resume_rule
+
+
+# Handlers and sets
+
+
+def _content(run: deliver.RuleRun, parcel: deliver.Parcel, outcome: object, seconds: float) -> Procedure[None]:
+    """A handler that failed is not called again."""
+    outcome = outcomes.Done() if isinstance(outcome, outcomes.Retry) else outcome
+    yield from _settle_outcome(run, parcel, outcome, seconds)
+
+
+def _fired_first(run: deliver.RuleRun, how: gather.Gather, key: str, name: str, why: str) -> Procedure[object]:
+    """The set counts as fired before its handler has returned."""
+    me: str = yield NewId()
+
+    def fire(before: gather.Gathering) -> gather.Gathering:
+        if before.fired is not None:
+            return before
+        return msgspec.structs.replace(before, fired=why, firing=me, revision=before.revision + 1)
+
+    state = yield from update_document(gather.Gathering, key, gather.Gathering(), fire)
+    if state.firing == me and run.handler is not None:
+        yield Call(run.handler, gather.complete_of(how, state))
+    return outcomes.Done()
+
+
+def _fires_at_once(run: deliver.RuleRun, how: gather.Gather, key: str, name: str, why: str) -> Procedure[object]:
+    """Whoever finds a set complete calls the handler, without asking whether somebody else does."""
+    found = yield from get_document(gather.Gathering, key)
+    if found is not None and run.handler is not None:
+        yield Call(run.handler, gather.complete_of(how, found[0]))
+    return outcomes.Done()
+
+
+_settle_outcome = deliver.settle_outcome
+
+
+HARSH = Weather(answer_500=0.3, answer_503=0.1, no_answer=0.1)
+DEATH = Faults(crash=0.015, lost_reply=0.1)
+STUMBLE = just(["handler_error"])
+POSTS = Tilt(moderation=True, documents=False)
+PAPERS = Tilt(documents=True, moderation=False)
+
+
+def _tilted(base: Tilt, **fields: Any) -> Tilt:
+    return msgspec.structs.replace(base, **fields)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "an event is acknowledged before it is delivered",
+        lambda: patch.object(deliver, "handle", _ack_first),
+        _tilted(PAPERS, weather=HARSH),
+    ),
+    Mutant(
+        "an answer of 500 counts as delivered",
+        lambda: patch.object(deliver, "verdict", _forgiving),
+        _tilted(PAPERS, weather=HARSH),
+    ),
+    Mutant(
+        "what failed once is dropped",
+        lambda: patch.object(deliver, "_settle", _one_attempt),
+        _tilted(PAPERS, weather=HARSH),
+    ),
+    Mutant(
+        "failed ids in an answer are ignored",
+        lambda: patch.object(formats, "failures", lambda body, sent: None),
+        _tilted(PAPERS, weather=just(["answer_partial"]), batch=3),
+    ),
+    Mutant(
+        "an open breaker drops what comes",
+        lambda: patch.object(deliver, "_to_webhook", _drop_while_shut),
+        _tilted(PAPERS, weather=just(["answer_500", "vanish"])),
+    ),
+    Mutant(
+        "a redelivery has a new webhook-id",
+        lambda: patch.object(deliver, "_headers", _fresh_ids),
+        _tilted(PAPERS, weather=HARSH, batch=1),
+    ),
+    Mutant(
+        "duplicates are told by the version alone",
+        lambda: patch.object(window, "_echoes", _same_version),
+        _tilted(PAPERS, content_versions=True),
+    ),
+    Mutant(
+        "an id that was seen is forgotten",
+        lambda: patch.object(window.Window, "judge", _forgets_ids),
+        _tilted(PAPERS, faults=NONE, weather=just(["notice_doubled"]), notifies=True),
+    ),
+    Mutant(
+        "times of two clocks are compared exactly",
+        lambda: patch.object(order, "CLOCKS_SECONDS", -1.0),
+        _tilted(PAPERS, stale="drop", faults=only(["skew"])),
+    ),
+    Mutant(
+        "a deletion that was told is never news again",
+        lambda: patch.object(window.Window, "_is_last_word", lambda self, telling, event: True),
+        _tilted(PAPERS, sweepers=3, archive=True, notifies=False),
+    ),
+    Mutant(
+        "bookkeeping makes events",
+        lambda: everywhere(layout.is_bookkeeping, lambda key: False),
+        Tilt(notifies=True),
+    ),
+    Mutant(
+        "a move creates its target whatever is there",
+        lambda: patch.object(objects, "_make_target", _create_anyway),
+        _tilted(POSTS, moving="aside"),
+    ),
+    Mutant(
+        "a move deletes its source whatever it is",
+        lambda: patch.object(objects, "_remove_state", _remove_anyway),
+        _tilted(POSTS, faults=only(["slow"])),
+    ),
+    Mutant("a move deletes its source first", lambda: patch.object(objects, "_copy_and_remove", _delete_first), POSTS),
+    Mutant(
+        "a write is not announced",
+        lambda: patch.object(objects, "_announce", _no_note),
+        _tilted(PAPERS, faults=DEATH, victims="writer"),
+    ),
+    Mutant(
+        "a note is never recovered",
+        lambda: patch.object(notifier, "recover", _no_recovery),
+        _tilted(PAPERS, faults=DEATH, victims="writer"),
+    ),
+    Mutant(
+        "a sweep commits before it reports",
+        _commit_first,
+        Tilt(sweepers=2, faults=DEATH, notifies=False, victims="sweeper"),
+    ),
+    Mutant(
+        "a sweep ignores deletions",
+        lambda: patch.object(sweep, "differences", _no_deletions),
+        _tilted(PAPERS, sweepers=2, notifies=False),
+    ),
+    Mutant(
+        "a sweep's ids have the clock in them",
+        lambda: patch.object(sweep, "_dated", _clocked_ids),
+        Tilt(sweepers=3, faults=DEATH, victims="sweeper"),
+    ),
+    Mutant("a rule is made without its heads", lambda: patch.object(rules, "begin", _no_heads), Tilt(temp="late")),
+    Mutant(
+        "a paused rule forgets what came meanwhile",
+        lambda: patch.object(rules, "resume_rule", _resume_at_the_end),
+        Tilt(temp="pause"),
+    ),
+    Mutant(
+        "a removed rule runs on",
+        lambda: _both(
+            patch.object(notifier, "_runs", lambda rule: rule.paused is None),
+            patch.object(notifier, "tidy_rules", _no_tidying),
+        ),
+        Tilt(temp="remove", weather=FINE),
+    ),
+    Mutant(
+        "who makes a rule last wins",
+        lambda: patch.object(rules, "_made", _overwrite),
+        _tilted(POSTS, watchers=2, faults=only(["slow"]), weather=FINE),
+    ),
+    Mutant(
+        "a handler that failed is not called again",
+        lambda: everywhere(deliver.settle_outcome, _content),
+        _tilted(POSTS, weather=STUMBLE),
+    ),
+    Mutant(
+        "a set counts as fired before its handler has returned",
+        lambda: patch.object(gather, "_fire", _fired_first),
+        Tilt(fan_in=True, weather=STUMBLE),
+    ),
+    Mutant(
+        "whoever finds a set complete fires it",
+        lambda: patch.object(gather, "_fire", _fires_at_once),
+        Tilt(fan_in=True, faults=NONE, weather=FINE, watchers=2),
+    ),
+)

@@ -11,7 +11,7 @@ import pytest
 
 import bucketmq
 from bucketmq.bucket.port import METADATA_BYTES_MAX
-from bucketmq.procedures.requests import Get, Look, StoreRequest
+from bucketmq.procedures.requests import Get, Look, Replace, StoreRequest
 
 from .world import Killed, World, log_of, summary, told
 
@@ -341,6 +341,28 @@ def test_young_notes_are_left_to_their_writers_and_old_ones_of_nothing_go(memory
     memory.advance(3600)
     assert (bucket.recover().dropped, len(memory.notes())) == (1, 0)
     assert list(log_of(bucket)) == []
+
+
+def test_a_write_that_takes_longer_than_notes_are_left_alone_is_not_forgotten(memory: World) -> None:
+    """Somebody recovers while a large object is on its way over an older one; then its writer dies."""
+    bucket = memory.connect()
+    bucket.put("a", "old")
+    dying = memory.connect(at=10**9, fault="dies after")
+
+    def meddle(number: int, request: StoreRequest) -> None:
+        if isinstance(request, Replace) and request.key == "app/a":
+            memory.advance(60)
+            bucket.recover()
+            dying.hands.at = number  # its last request
+
+    dying.hands.meddle = meddle
+    with pytest.raises(Killed):
+        dying.put("a", "new")
+    memory.advance(60)
+    bucket.recover()
+    assert memory.objects() == {"a": b"new"}
+    assert summary(bucket) == [("created", "a"), ("changed", "a")]
+    assert memory.notes() == []
 
 
 def test_reading_is_one_request(memory: World) -> None:

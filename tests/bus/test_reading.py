@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import bucketmq
 from bucketmq.events.event import ObjectEvent, Source, event_id, time_text
 
 from .world import World
@@ -102,3 +103,39 @@ def test_an_echo_that_tells_more_reaches_a_rule_that_the_first_telling_did_not(m
     bucket.rules.add("r", to="queue:r", filter="WHERE `kind` = 'changed'")
     bucket.report([event(0, "a", "s3", "x", "created"), event(0, "a", "writer", "x", "changed")])
     assert len(delivered(bucket, "r")) == 1
+
+
+POISON = [
+    {"at": "garbage"},
+    {"at": ""},
+    {"at": "2026-01-01T00:00:00.000000Z", "kind": "deleted", "seen_at": "garbage"},
+    {"at": "9999-12-31T23:59:59+00:00"},
+    {"key": "../x"},
+    {"key": ""},
+    {"key": "x" * 5000},
+    {"hops": -1},
+    {"version": "x" * 100_000},
+    {"order": {"by": "generation", "mark": "9" * 10_000}},
+]
+
+
+@pytest.mark.parametrize("fields", POISON, ids=range(len(POISON)))
+def test_an_event_that_makes_no_sense_stops_no_rule(memory: World, fields: dict[str, Any]) -> None:
+    """Whatever somebody wrote into the log, and wrote twice: what comes behind it is delivered."""
+    bucket = memory.connect()
+    bucket.rules.add("r", to="queue:r", gone="drop", stale="drop", filter="WHERE `last-modified` > '2020-01-01'")
+    plain = {"id": "evt_1", "kind": "created", "key": "a", "at": "2026-01-01T00:00:00.000000Z", "version": "v"}
+    for source in ("s3", "writer"):
+        bucket.queue("events").send({**plain, "source": source, "id": f"evt_{source}", **fields}, key="a")
+    good = bucket.put("good", "x").event.id
+    assert good in delivered(bucket, "r")
+    assert bucket.audit("r").missed == 0
+    bucket.rules.replay("r", since=0.0)
+    assert good in delivered(bucket, "r")
+
+
+def test_an_event_whose_time_nobody_can_read_is_not_reported(memory: World) -> None:
+    bucket = memory.connect()
+    bad = ObjectEvent(id="evt_1", kind="created", key="a", at="yesterday", source="s3")
+    with pytest.raises(bucketmq.Invalid, match="yesterday"):
+        bucket.report([bad])

@@ -334,3 +334,25 @@ def test_the_asyncio_facade_has_the_same_rules(memory: World) -> None:
     bucket.put("a", "x")
     bucket.notify(stop_when_empty=True, signals=False)
     assert [each.body["key"] for each in bucket.queue("out").receive(10)] == ["a"]
+
+
+def test_a_rule_that_begins_with_what_is_there_can_be_made_again_after_a_death_anywhere(memory: World) -> None:
+    setup = memory.connect()
+    expected = [f"in/{n}" for n in range(3)]
+    for key in expected:
+        setup.put(key, "x")
+    for at in range(60):
+        name = f"r{at}"
+        dying = memory.connect(at=at, fault="dies after")
+        try:
+            dying.rules.add(name, to=f"queue:{name}", existing="in/")
+            over = True
+        except Killed:
+            over = False
+        bucket = memory.connect()
+        if not over:
+            bucket.rules.add(name, to=f"queue:{name}", existing="in/", replace=True)
+        assert sorted(set(got(bucket, name, name))) == expected, at
+        if over:
+            assert at > 5
+            return

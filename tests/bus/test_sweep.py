@@ -197,6 +197,29 @@ def test_a_sweeper_that_dies_anywhere_is_followed_by_one_that_goes_on(tmp_path: 
         assert resumed
 
 
+def test_a_sweep_that_goes_on_also_sees_what_changed_behind_the_one_that_died(tmp_path: Path) -> None:
+    world = World("copying", tmp_path)
+    fill(world)
+    sweep(world.connect(), baseline=True)
+    change(world)
+    at = 0
+    while True:  # until one dies with a part of its way behind it
+        with pytest.raises(Killed):
+            sweep(world.connect(at=at, fault=DEATHS[-1]))
+        manifest = msgspec.json.decode(world.everything()["inventory/sweeps/all/manifest.json"], type=Manifest)
+        if manifest.position:
+            break
+        at += 1
+    world.advance(5)
+    world.write("k/00", b"behind")
+    bucket = world.connect()
+    done = sweep(bucket)
+    assert done.resumed
+    assert ("k/00", "changed") in told_by_sweep(bucket)
+    check_inventory(world)
+    world.close()
+
+
 def check_inventory(world: World, name: str = "all") -> None:
     """The manifest names what is there, without gaps or overlaps, and after a while nothing else is left."""
     world.advance(4000)

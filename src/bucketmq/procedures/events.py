@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bucketmq.errors import BucketMQError
-from bucketmq.events.event import ObjectEvent
+from bucketmq.errors import BucketMQError, Invalid
+from bucketmq.events.event import ObjectEvent, seconds_of
 from bucketmq.log.layout import is_bookkeeping, join
 from bucketmq.log.segment import time_text
 from bucketmq.procedures.opened import OpenBucket, OpenQueue
@@ -57,6 +57,17 @@ def message_key(key: str) -> str:
     return "long:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def has_times(event: ObjectEvent) -> bool:
+    """Whether its times can be read; every reader of the log compares them."""
+    try:
+        seconds_of(event.at)
+        if event.seen_at is not None:
+            seconds_of(event.seen_at)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
 def report(
     bucket: OpenBucket, events: Sequence[ObjectEvent], *, to: str | None = None, headers: dict[str, str] | None = None
 ) -> Procedure[int]:
@@ -65,6 +76,11 @@ def report(
     With `to`, only that subscription is given them.
     """
     wanted = [event for event in events if not is_bookkeeping(event.key)]
+    for event in wanted:
+        if not has_times(event):
+            raise Invalid(
+                f"the event of {event.key[:200]!r} happened at {event.at[:50]!r}; write it 2026-11-16T08:00:00Z"
+            )
     if not wanted:
         return 0
     queue = yield from events_queue(bucket)

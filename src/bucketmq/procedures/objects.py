@@ -574,7 +574,7 @@ def recover(bucket: OpenBucket) -> Procedure[Recovered]:
         note = yield from _read_note(entry.key)
         if note is None:
             continue
-        event = yield from _what_happened(bucket, note, entry.stored_at)
+        event = yield from _what_happened(bucket, note, entry.stored_at, over=age >= NOTE_KEEP_SECONDS)
         if event is None and age < NOTE_KEEP_SECONDS:
             continue
         reported += (yield from report(bucket, [event])) if event is not None else 0
@@ -595,8 +595,9 @@ def _read_note(key: str) -> Procedure[Note | None]:
         return None
 
 
-def _what_happened(bucket: OpenBucket, note: Note, announced_at: float) -> Procedure[ObjectEvent | None]:
-    """The event of what a note announces, completed if need be; None while nothing of it can be seen."""
+def _what_happened(bucket: OpenBucket, note: Note, announced_at: float, *, over: bool) -> Procedure[ObjectEvent | None]:
+    """The event of what a note announces, completed if need be; None while nothing of it can be seen. `over` says that
+    what has not happened by now never will."""
     full = full_key(bucket, note.key)
     found = yield from look(full)
     match note.verb:
@@ -604,7 +605,8 @@ def _what_happened(bucket: OpenBucket, note: Note, announced_at: float) -> Proce
             if isinstance(found, Missing):
                 return None
             if found.attributes.metadata.get(WRITE) != note.write:
-                return observed(bucket, note.key, found)  # overwritten, or never written: what is there is news enough
+                # Overwritten, or never written: what is there is news enough. Or still on its way, if it is large.
+                return observed(bucket, note.key, found) if over else None
             return (
                 yield from _told(
                     bucket,

@@ -18,6 +18,7 @@ from bucketmq.events.window import EVENTS_MAX, Verdict, Window
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.append import read_segment, trim_mark
 from bucketmq.procedures.commit import Desk
+from bucketmq.procedures.events import has_times
 from bucketmq.procedures.opened import OpenQueue, ShardLog
 from bucketmq.procedures.parts import read_span
 from bucketmq.procedures.requests import Procedure
@@ -39,9 +40,10 @@ class Line(msgspec.Struct, frozen=True):
 def event_of(message: Message) -> ObjectEvent | None:
     """The event in a message; None for anything else that somebody sent to the queue."""
     try:
-        return msgspec.convert(message.body, ObjectEvent)
+        event = msgspec.convert(message.body, ObjectEvent)
     except msgspec.ValidationError:
         return None
+    return event if has_times(event) else None
 
 
 class Memory:

@@ -110,24 +110,48 @@ def sweep(
     manifest = yield from update_document(Manifest, keys.manifest(name), first, lambda before: before)
     if manifest.prefix != prefix:
         raise Invalid(f"sweep {name!r} is over {manifest.prefix!r}, not {prefix!r}; give this one another name")
-    done = Swept(resumed=bool(manifest.position))
-    position: str | None = manifest.position
-    while position is not None:
-        try:
-            position, manifest = yield from _sweep_range(bucket, name, manifest, position, done, range_keys=range_keys)
-        except _Superseded:
-            found = yield from get_document(Manifest, keys.manifest(name))
-            if found is not None and found[0] == manifest:  # nobody has: the manifest names what is not there
-                raise Corrupt(
-                    f"{keys.manifest(name)} names a part of the inventory that is gone; delete {keys.chunks(name)} and "
-                    "the manifest to begin anew"
-                ) from None
-            manifest = first if found is None else found[0]
-            continue
-        progress(done)
+    begun_at = manifest.position
+    done = Swept(resumed=bool(begun_at))
+    manifest = yield from _sweep_from(
+        bucket, name, manifest, done, begin=begun_at, end="", range_keys=range_keys, progress=progress
+    )
+    if begun_at:  # the one who came this far may have done so long ago
+        manifest = yield from _sweep_from(
+            bucket, name, manifest, done, begin="", end=begun_at, range_keys=range_keys, progress=progress
+        )
     yield from update_document(Manifest, keys.manifest(name), manifest, _finished)
     yield from _delete_orphans(bucket, name)
     return done
+
+
+def _sweep_from(
+    bucket: OpenBucket,
+    name: str,
+    manifest: Manifest,
+    done: Swept,
+    *,
+    begin: str,
+    end: str,
+    range_keys: int | None,
+    progress: Progress,
+) -> Procedure[Manifest]:
+    """Sweep range by range from behind `begin` to `end`, or to the last key; returns the manifest as it is then."""
+    key = EventKeys(bucket.prefix).manifest(name)
+    position: str | None = begin
+    while position is not None and (not end or position < end):
+        try:
+            position, manifest = yield from _sweep_range(bucket, name, manifest, position, done, range_keys=range_keys)
+        except _Superseded:
+            found = yield from get_document(Manifest, key)
+            if found is None or found[0] == manifest:  # nobody has: the manifest names what is not there
+                folder = EventKeys(bucket.prefix).chunks(name)
+                raise Corrupt(
+                    f"{key} names a part of the inventory that is gone; delete {folder} and the manifest to begin anew"
+                ) from None
+            manifest = found[0]
+            continue
+        progress(done)
+    return manifest
 
 
 def _finished(manifest: Manifest) -> Manifest:

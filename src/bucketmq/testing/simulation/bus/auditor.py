@@ -257,8 +257,10 @@ class Auditor:
         if is_bookkeeping(event.key) or event.key.startswith(self._root or "\0"):
             self.problem(f"an event about bookkeeping: {event.key} ({event.source})")
             return
-        if message.to is not None and (message.headers or {}).get(REPLAY_HEADER):
+        if (message.headers or {}).get(REPLAY_HEADER):
             self.world.covered["replayed"] += 1
+            if message.to is None:
+                self.problem(f"{event.id} ({event.key}) was replayed to everybody")
         state, deleted_at = self._attributed(event)
         self.told.setdefault(event.id, []).append(Told(event, message.to, self.world.now))
         if state is not None and message.to is None:
@@ -361,9 +363,8 @@ class Auditor:
         """Balance the books. `deleted_before`: keys an inventory had that are gone; `old_notes`: those still there."""
         for note in old_notes:
             there = self.history.current(note.key if note.verb == "put" else note.target or "")
-            done = there is not None and (
-                note.verb == "put" or there.from_mark == origin_mark(note.key, note.version or "")
-            )
+            mark = origin_mark(note.key, note.version or "")
+            done = there is not None and (there.write == note.write if note.verb == "put" else there.from_mark == mark)
             if done:
                 self.problem(f"nobody saw to the note of the {note.verb} of {note.key}, though {there} is there")
         for name, spec in self.specs.items():

@@ -41,6 +41,7 @@ STATES = (
     "replayed",
     "set complete",
     "deadline fired",
+    "audited",
 )
 """Counted by the workload, the auditor and the spies under these names."""
 

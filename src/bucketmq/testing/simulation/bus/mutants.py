@@ -19,7 +19,7 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.events.inventory import differences
 from bucketmq.events.rule import Rule, Verdict, Webhook, verdict
 from bucketmq.log import layout
-from bucketmq.procedures import deliver, gather, notifier, objects, rules, sweep
+from bucketmq.procedures import deliver, gather, notifier, objects, replay, rules, sweep
 from bucketmq.procedures.events import events_queue, report
 from bucketmq.procedures.requests import Call, Delete, NewId, Now, Procedure
 from bucketmq.procedures.subscription import begin
@@ -203,6 +203,10 @@ def _resume_at_the_end(bucket: Any, name: str) -> Procedure[Rule]:
     return rule
 
 
+def _to_everybody(bucket: Any, events: Sequence[ObjectEvent], *, to: str, headers: dict[str, str]) -> Procedure[int]:
+    return (yield from report(bucket, events, headers=headers))
+
+
 def _no_tidying(bucket: Any) -> Procedure[int]:
     yield Now()
     return 0
@@ -281,7 +285,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "failed ids in an answer are ignored",
         lambda: patch.object(formats, "failures", lambda body, sent: None),
-        _tilted(PAPERS, weather=just(["answer_partial"]), batch=3),
+        _tilted(PAPERS, weather=just(["answer_partial"]), batch=4),
     ),
     Mutant(
         "an open breaker drops what comes",
@@ -360,6 +364,7 @@ MUTANTS: tuple[Mutant, ...] = (
         lambda: patch.object(rules, "resume_rule", _resume_at_the_end),
         Tilt(temp="pause"),
     ),
+    Mutant("a replay is for everybody", lambda: patch.object(replay, "report", _to_everybody), Tilt(temp="replay")),
     Mutant(
         "a removed rule runs on",
         lambda: _both(

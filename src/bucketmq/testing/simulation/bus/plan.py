@@ -18,7 +18,7 @@ from bucketmq.testing.simulation.faults import NONE, RATES, Faults, swarm
 
 AGAIN_SECONDS = NEAR_SECONDS + 1.0
 
-CHAOS_SECONDS = 30.0
+CHAOS_SECONDS = 26.0
 """For how long things are written and go wrong."""
 
 OUTCOMES = ("approved", "flagged", "needs-review")
@@ -38,7 +38,7 @@ class Weather(msgspec.Struct, frozen=True):
     notice_lost: float = 0.0
     notice_doubled: float = 0.0
     notice_late: float = 0.0
-    """Up to half a minute: others overtake it."""
+    """Others overtake it."""
     answer_500: float = 0.0
     answer_503: float = 0.0
     """With a Retry-After."""
@@ -184,7 +184,7 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
         "documents": toss() < 0.5,
         "fan_in": toss() < 0.15,
         "archive": toss() < 0.25,
-        "temp": chance.choice(("late", "existing", "pause", "remove", "replay")) if toss() < 0.4 else "",
+        "temp": chance.choice(("late", "existing", "pause", "remove", "replay")) if toss() < 0.3 else "",
         "moving": chance.choice(("replace", "aside", "versioned")),
     }
     shape |= {name: kept[name] for name in kept if name in shape}
@@ -207,11 +207,11 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
         "range_keys": chance.choice((2, 5, 1000)),
         "sweepers": chance.choice((0, 0, 1, 1, 2, 3)),
         "notifiers": chance.choice((1, 1, 1, 2)),
-        "watchers": chance.choice((1, 1, 1, 2)),
-        "batch": chance.choice((1, 1, 3)),
+        "watchers": chance.choice((1, 1, 1, 1, 2)),
+        "batch": chance.choice((1, 4, 4)),
         "ordered": toss() < 0.3,
         "stale": chance.choice(("deliver", "deliver", "drop")),
-        "few_attempts": toss() < 0.15,
+        "few_attempts": toss() < 0.25,
         "deadline": toss() < 0.5,
     }
     return Plan(seed=seed, own=own, foreign=foreign, **{**drawn, **shape, **kept})
@@ -253,8 +253,9 @@ class _Steps:
             mixed.append(queues[name].pop(0))
             if not queues[name]:
                 del queues[name]
-        most = 0.8 * CHAOS_SECONDS / max(1, len(mixed))
-        return [msgspec.structs.replace(step, wait_seconds=self.chance.uniform(0, 2 * most)) for step in mixed]
+        most = 2.2 * CHAOS_SECONDS / max(1, len(mixed))
+        waits = (self.chance.uniform(0, most) if self.chance.random() < 0.65 else 0.0 for _ in mixed)
+        return [msgspec.structs.replace(step, wait_seconds=wait) for step, wait in zip(mixed, waits, strict=True)]
 
     def _posts(self) -> list[Step]:
         steps = []
@@ -274,7 +275,7 @@ class _Steps:
             key = f"docs/d{number}"
             for place in range(self.chance.randint(1, 5)):
                 self.number += 1
-                verb = self.chance.choice(("put", "put", "again", "delete", "move", "move")) if place else "put"
+                verb = self.chance.choice(("put", "put", "again", "delete", "delete", "move", "move")) if place else "put"
                 target = f"kept/d{number}.{self.number}" if verb == "move" else ""
                 steps.append(Step(verb, key, 0.0, f"document {number} text {self.number}", target))
         return steps

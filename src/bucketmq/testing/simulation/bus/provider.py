@@ -20,8 +20,8 @@ from bucketmq.testing.simulation.engine import Process
 from bucketmq.testing.simulation.world import World
 
 SOON_SECONDS = 0.02, 0.8
-LATE_SECONDS = 3.0, 40.0
-PATIENCE_SECONDS = 10.0
+LATE_SECONDS = 3.0, 20.0
+PATIENCE_SECONDS = 6.0
 TRIES = 3
 
 BOOKKEEPING_MAX = 12

@@ -61,9 +61,9 @@ def _rule(telling: Any, event: ObjectEvent, *, gone: bool) -> str:
 
 
 def _superseded(original: Callable[..., Procedure[Any]], covered: Counter[str]) -> Callable[..., Procedure[Any]]:
-    def replace(*arguments: Any) -> Procedure[Any]:
+    def replace(*arguments: Any, **options: Any) -> Procedure[Any]:
         try:
-            return (yield from original(*arguments))
+            return (yield from original(*arguments, **options))
         except sweep._Superseded:
             covered["sweep superseded"] += 1
             raise
@@ -72,8 +72,8 @@ def _superseded(original: Callable[..., Procedure[Any]], covered: Counter[str]) 
 
 
 def _recovered(original: Callable[..., Procedure[Any]], covered: Counter[str]) -> Callable[..., Procedure[Any]]:
-    def what_happened(bucket: Any, note: objects.Note, *rest: Any) -> Procedure[Any]:
-        event = yield from original(bucket, note, *rest)
+    def what_happened(bucket: Any, note: objects.Note, *rest: Any, **options: Any) -> Procedure[Any]:
+        event = yield from original(bucket, note, *rest, **options)
         covered[f"{note.verb} {'recovered from' if event is not None else 'not seen behind'} a note"] += 1
         return event
 

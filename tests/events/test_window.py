@@ -89,8 +89,11 @@ def test_an_object_deleted_and_made_again_is_told_each_time() -> None:
     assert fresh(*steps) == [True] * 4
 
 
-def test_a_move_is_never_taken_for_an_echo() -> None:
-    assert fresh(event("s3", exact=True), event("writer", kind="moved", exact=True)) == [True, True]
+def test_a_move_whose_target_was_told_of_is_an_echo_of_that() -> None:
+    window = Window(0)
+    created = event("s3", exact=True)
+    window.judge(0, created)
+    assert window.judge(1, event("writer", kind="moved", exact=True)).of == (created,)
 
 
 def test_an_echo_says_of_what() -> None:

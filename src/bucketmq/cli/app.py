@@ -280,7 +280,7 @@ _add(
 _add("Work", doctor.doctor, "bucketmq doctor", "bucketmq doctor file:///tmp/inbox --json")
 _add("Work", demo.demo, "bucketmq demo", "bucketmq demo --keep")
 _add("Work", proof.bench, "bucketmq bench --help", context_settings=proof.PASS_ON)
-_add("Work", proof.sim, "bucketmq sim --seeds 100", "bucketmq sim --seed 7 --trace")
+_add("Work", proof.sim, "bucketmq sim --seeds 100", "bucketmq sim --bus --seed 7 --trace")
 _add("Work", version, "bucketmq version")
 
 

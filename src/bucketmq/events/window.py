@@ -18,7 +18,7 @@ A content hash does not tell two writes of the same bytes apart. Where it is all
 notifications were lost crosswise. A re-run of the same notification never does, and no other case is doubtful.
 
 An echo may tell more than the first telling did: that the object was moved, say, or its metadata. So a rule passes an
-echo over only if its filter let an earlier telling through (`Verdict.of`); and a `moved` event is never an echo.
+echo over only if its filter let an earlier telling through (`Verdict.of`): one that wants moves gets them.
 
 How far a reader looks back is bounded by `EVENTS_MAX`; what comes later than that is delivered again.
 """
@@ -133,7 +133,7 @@ class Window:
         echo_of: tuple[ObjectEvent, ...] = ()
         if telling is None:
             telling = self._tellings[state] = _Telling({}, _time(event), [])
-        elif event.kind != "moved" and _echoes(telling, event, gone=event.kind == "deleted"):
+        elif _echoes(telling, event, gone=event.kind == "deleted"):
             echo_of = tuple(telling.events) if event.kind != "deleted" or self._is_last_word(telling, event) else ()
         _note(telling, event)
         self._tellings.move_to_end(state)

@@ -17,9 +17,10 @@ from bucketmq.bucket.port import Version
 from bucketmq.events import formats, order, window
 from bucketmq.events.event import ObjectEvent
 from bucketmq.events.inventory import differences
+from bucketmq.events.parse import prefix
 from bucketmq.events.rule import Rule, Verdict, Webhook, verdict
-from bucketmq.log import layout
 from bucketmq.procedures import deliver, gather, notifier, objects, replay, rules, sweep
+from bucketmq.procedures import events as reporting
 from bucketmq.procedures.events import events_queue, report
 from bucketmq.procedures.requests import Call, Delete, NewId, Now, Procedure
 from bucketmq.procedures.subscription import begin
@@ -313,13 +314,11 @@ MUTANTS: tuple[Mutant, ...] = (
         _tilted(PAPERS, stale="drop", faults=only(["skew"])),
     ),
     Mutant(
-        "a deletion that was told is never news again",
-        lambda: patch.object(window.Window, "_is_last_word", lambda self, telling, event: True),
-        _tilted(PAPERS, sweepers=3, archive=True, notifies=False),
-    ),
-    Mutant(
         "bookkeeping makes events",
-        lambda: everywhere(layout.is_bookkeeping, lambda key: False),
+        lambda: _both(
+            patch.object(reporting, "is_bookkeeping", lambda key: False),
+            patch.object(prefix, "is_bookkeeping", lambda key: False),
+        ),
         Tilt(notifies=True),
     ),
     Mutant(

@@ -21,6 +21,9 @@ AGAIN_SECONDS = NEAR_SECONDS + 1.0
 CHAOS_SECONDS = 26.0
 """For how long things are written and go wrong."""
 
+VERBS = ("put", "put", "again", "delete", "delete", "move", "move")
+"""What is done to a document once it is there."""
+
 OUTCOMES = ("approved", "flagged", "needs-review")
 
 VICTIMS = ("writer", "watcher", "notifier", "sweeper", "receiver")
@@ -275,7 +278,9 @@ class _Steps:
             key = f"docs/d{number}"
             for place in range(self.chance.randint(1, 5)):
                 self.number += 1
-                verb = self.chance.choice(("put", "put", "again", "delete", "delete", "move", "move")) if place else "put"
+                verb = (
+                    self.chance.choice(("put", "put", "again", "delete", "delete", "move", "move")) if place else "put"
+                )
                 target = f"kept/d{number}.{self.number}" if verb == "move" else ""
                 steps.append(Step(verb, key, 0.0, f"document {number} text {self.number}", target))
         return steps

@@ -10,8 +10,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         report
         for outcome in ("passed", "failed")
         for report in terminalreporter.getreports(outcome)
-        if "test_mutants.py::test_a_planted_bug_is_seen" in report.nodeid and report.when == "call"
+        if "mutants.py::test_a_planted_bug" in report.nodeid and report.when == "call"
     ]
     if reports:
         seen = sum(report.passed for report in reports)
-        terminalreporter.write_line(f"planted bugs seen by the simulator: {seen}/{len(reports)}")
+        terminalreporter.write_line(f"planted bugs seen by the simulators: {seen}/{len(reports)}")

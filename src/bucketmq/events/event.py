@@ -113,7 +113,7 @@ def plain_version(version: str) -> str:
 
 def time_text(seconds: float) -> str:
     """Seconds since 1970 as events tell time."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def seconds_of(text: str) -> float:

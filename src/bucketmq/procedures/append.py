@@ -249,8 +249,7 @@ def read_segment(queue: OpenQueue, log: ShardLog, base: int) -> Procedure[Segmen
 def keep_segment(queue: OpenQueue, log: ShardLog, base: int, found: Object) -> Segment:
     segment = Segment(base, found.body)
     notice_fence(queue, segment)
-    queue.segments.keep(log.key(base), segment)
-    return segment
+    return queue.segments.keep(log.key(base), segment)
 
 
 def notice_fence(queue: OpenQueue, segment: Segment) -> None:

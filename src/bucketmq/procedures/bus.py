@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from bucketmq.bucket.port import Found
-from bucketmq.errors import Invalid
+from bucketmq.errors import Invalid, NotFound
 from bucketmq.events import filters
 from bucketmq.events.event import ObjectEvent, event_id, time_text
 from bucketmq.events.rule import Policy, Rule, Secrets, ToWatcher
@@ -209,17 +209,15 @@ class BusApi:
 def _settle_rule(bucket: OpenBucket, watcher: Watcher) -> Procedure[None]:
     """Make a watcher's rule, or change it if its filter or policy is another than the code says. Pauses stay."""
     wanted = Rule(name=watcher.name, filter=watcher.filter, to=ToWatcher(), policy=watcher.policy)
-    found = (yield from rules.list_rules(bucket)).get(watcher.name)
-    if found is None or found.rule.removed_at is not None:
+    try:
+        have = yield from rules.get_rule(bucket, watcher.name)
+    except NotFound:
         try:
             yield from rules.add_rule(bucket, wanted, None, watcher.start)
             return
         except Invalid:  # another process begins the same watchers, and was faster
             have = yield from rules.get_rule(bucket, watcher.name)
-    else:
-        have = found.rule
     if not isinstance(have.to, ToWatcher):
         raise Invalid(f"rule {watcher.name!r} goes to {have.to}, not to a watcher; give the watcher another name")
     if (have.filter, have.policy) != (wanted.filter, wanted.policy):
-        changed = msgspec.structs.replace(wanted, paused=have.paused)
-        yield from rules.add_rule(bucket, changed, None, watcher.start, replace=True)
+        yield from rules.add_rule(bucket, wanted, None, watcher.start, replace=True)

@@ -95,15 +95,17 @@ class SegmentCache:
                 self._segments.move_to_end(key)
             return segment
 
-    def keep(self, key: str, segment: Segment) -> None:
+    def keep(self, key: str, segment: Segment) -> Segment:
+        """Remember a segment; returns the one that is remembered, which may be another caller's copy of it."""
         with self._lock:
             if key in self._segments:
-                return
+                return self._segments[key]
             self._segments[key] = segment
             self._bytes += len(segment.body)
             while self._bytes > self._bytes_max and len(self._segments) > 1:
                 _, dropped = self._segments.popitem(last=False)
                 self._bytes -= len(dropped.body)
+        return segment
 
     def drop(self, key: str) -> None:
         with self._lock:

@@ -23,7 +23,7 @@ from bucketmq.log.layout import base_of, is_bookkeeping, join
 from bucketmq.procedures.events import REPLAY_HEADER
 from bucketmq.procedures.objects import Note, origin_mark
 from bucketmq.queue.message import Message
-from bucketmq.testing.simulation.bus.history import LONG, History, State
+from bucketmq.testing.simulation.bus.history import LONG, History, Key, State
 from bucketmq.testing.simulation.bus.plan import AGAIN_SECONDS, OUTCOMES, Plan
 from bucketmq.testing.simulation.bus.provider import Provider
 from bucketmq.testing.simulation.bus.scenario import ARCHIVE, DEADLINE_SECONDS, HUMANS, Spec, rule_at
@@ -50,6 +50,8 @@ class Told(msgspec.Struct, frozen=True):
     event: ObjectEvent
     to: str | None
     at: float
+    place: int
+    """In which order they were told."""
 
 
 class Auditor:
@@ -84,6 +86,8 @@ class Auditor:
         """Deletions that were told of to everybody: key and moment."""
         self.ids: dict[tuple[State, str], set[str]] = {}
         """Under which ids a state was told of, by each source that must always use the same."""
+        self.last_place: dict[tuple[str, str], int] = {}
+        """For each rule and key the place of the event that arrived last for the first time."""
         self.meant: set[tuple[str, str]] = set()
         """Which process deletes which key on purpose."""
         self.inventory: dict[str, dict[str, tuple[str | None, float]]] = {}
@@ -262,7 +266,7 @@ class Auditor:
             if message.to is None:
                 self.problem(f"{event.id} ({event.key}) was replayed to everybody")
         state, deleted_at = self._attributed(event)
-        self.told.setdefault(event.id, []).append(Told(event, message.to, self.world.now))
+        self.told.setdefault(event.id, []).append(Told(event, message.to, self.world.now, self.events))
         if state is not None and message.to is None:
             self.told_states.setdefault(state, set()).add(event.source)
         if deleted_at is not None and message.to is None:
@@ -313,7 +317,7 @@ class Auditor:
                     later = [each.ended_at for each in states if each.ended_by == "deleted"]
                     moments = [moment for moment in later if moment > state.landed_at]
                     if moments:
-                        return max(moments)
+                        return min(moments)
             elif state.ended_by == "deleted" and event.at[:-4] == time_text(state.ended_at)[:-4]:
                 return state.ended_at
         self.problem(f"invented: {event.source} tells that {event.key} ({event.version}) was deleted, it was not")
@@ -336,12 +340,21 @@ class Auditor:
             self.problem(f"{rule} was given {event.id} ({event.key}), which was for {[line.to for line in lines_]}")
         if lines_ and all(line.to is None and line.at < self.asked.get(rule, 0.0) for line in lines_):
             self.problem(f"{rule} was given {event.id} ({event.key}), which was told before there was such a rule")
+        if spec.rule.policy.ordered and lines_ and not self.arrivals[rule, event.id]:
+            self._check_order(rule, event, lines_[0].place)
         self.arrivals[rule, event.id] += 1
         ids = self.webhook_ids.setdefault((rule, event.id), set())
         ids.add(webhook_id)
         if self.plan.batch == 1 and ids != {event.id}:
             self.problem(f"{rule} was given {event.id} under the webhook-ids {sorted(ids)}")
         self._mark(rule, event)
+
+    def _check_order(self, rule: str, event: ObjectEvent, place: int) -> None:
+        """What a rule in order is given of one key for the first time follows the log."""
+        last = self.last_place.get((rule, event.key), 0)
+        if place < last:
+            self.problem(f"{rule} was given {event.id} ({event.key}) after what was told later of the same key")
+        self.last_place[rule, event.key] = max(place, last)
 
     def _mark(self, rule: str, event: ObjectEvent) -> None:
         version = None if event.kind == "deleted" else event.version
@@ -402,15 +415,20 @@ class Auditor:
                     )
             if not spec.deletions or not known.deletions:
                 continue
-            for moment in known.deletions:
-                told_by = self.gone_told.get((key, moment))
-                final = moment == known.deletions[-1] and known.current is None and key in deleted_before
-                needed = final or (told_by is not None and spec.all_states)
-                if needed and self.arrived_at.get((name, key, None), 0.0) < moment:
-                    self.problem(
-                        f"missed: {name} was never told that {key} was deleted at {time_text(moment)}; "
-                        f"told by {told_by}"
-                    )
+            self._check_deletions(spec, key, known, final=key in deleted_before and known.current is None)
+
+    def _check_deletions(self, spec: Spec, key: str, known: Key, *, final: bool) -> None:
+        """Deletions that were told arrive; and where an object is gone for good, that is the last word about it."""
+        name, arrived = spec.rule.name, self.arrived_at.get((spec.rule.name, key, None), 0.0)
+        for moment in known.deletions:
+            if (key, moment) in self.gone_told and spec.all_states and arrived < moment:
+                self.problem(
+                    f"missed: {name} was never told that {key} was deleted at {time_text(moment)}; "
+                    f"told by {self.gone_told[key, moment]}"
+                )
+        last = max((state.landed_at for state in known.states if state in self.told_states), default=0.0)
+        if final and arrived < max(last, known.states[0].landed_at):
+            self.problem(f"missed: {name} was never told that {key} is gone since {time_text(known.deletions[-1])}")
 
     def _check_moves(self) -> None:
         """No move is left half done: what was moved is not in its old place any more."""

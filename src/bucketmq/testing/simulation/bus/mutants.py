@@ -19,7 +19,7 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.events.inventory import differences
 from bucketmq.events.parse import prefix
 from bucketmq.events.rule import Rule, Verdict, Webhook, verdict
-from bucketmq.procedures import deliver, gather, notifier, objects, replay, rules, sweep
+from bucketmq.procedures import deliver, gather, notifier, objects, reading, replay, rules, sweep
 from bucketmq.procedures import events as reporting
 from bucketmq.procedures.events import events_queue, report
 from bucketmq.procedures.requests import Call, Delete, NewId, Now, Procedure
@@ -297,6 +297,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "a redelivery has a new webhook-id",
         lambda: patch.object(deliver, "_headers", _fresh_ids),
         _tilted(PAPERS, weather=HARSH, batch=1),
+    ),
+    Mutant(
+        "an ordered rule is given a key's events at once",
+        lambda: patch.object(reading.RuleChoice, "ordered", False),
+        _tilted(PAPERS, ordered=True, batch=1, weather=HARSH),
     ),
     Mutant(
         "duplicates are told by the version alone",

@@ -166,6 +166,7 @@ class Tilt(msgspec.Struct, frozen=True):
     sweepers: int | None = None
     few_attempts: bool | None = None
     stale: str | None = None
+    ordered: bool | None = None
     victims: str | None = None
 
 

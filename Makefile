@@ -9,7 +9,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint format types check bench sim-deep clean
+.PHONY: help install demo test test-spark lint format types check bench sim-deep clean
 
 help:  ## show this list
 	@echo 'BucketMQ: a message queue and an event bus in a bucket you already have.'
@@ -27,6 +27,9 @@ demo: .venv/.installed-cli  ## see it work: producers and workers on a local fol
 
 test: .venv/.installed-dev  ## run every test
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+test-spark: .venv/.installed-dev .venv/.installed-spark  ## run the tests of the Spark connector; needs Java 17, installs PySpark
+	$(BIN)/python -m pytest tests/spark $(ARGS)
 
 lint: .venv/.installed-dev  ## check style and formatting with ruff
 	$(BIN)/ruff check .
@@ -54,7 +57,7 @@ clean:  ## remove everything that make created, .venv included
 # Set-up. The stamps make it instant the second time; a change of pyproject.toml or constraints.txt renews it.
 # A newcomer's first command is `make demo`, so that one installs only what it needs.
 
-.venv/.installed-cli .venv/.installed-dev: .venv/.installed-%: pyproject.toml constraints.txt .venv/pyvenv.cfg
+.venv/.installed-cli .venv/.installed-dev .venv/.installed-spark: .venv/.installed-%: pyproject.toml constraints.txt .venv/pyvenv.cfg
 	@echo 'Installing bucketmq[$*] into .venv; the first time can take a minute or two ...'
 	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt setuptools
 	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[$*]'

@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": BELOW_FACADES | {"deliveries", "client_events", "notify.lazy"},
     "aio": BELOW_FACADES | {"deliveries", "aio_events", "notify.lazy"},
     "server": FACADES | {"server"},
+    "spark": BELOW_FACADES | {"bucket.port", "bucket.settings", "spark"},
     "pricing": {"errors", "engines"},
     "": BELOW_FACADES | {"deliveries", "changes", "client", "aio"},  # bucketmq/__init__.py: the public names
     "testing": FACADES | {"pricing", "server", "testing"},

@@ -18,6 +18,7 @@ from bucketmq.log.layout import BOOKKEEPING
 from bucketmq.procedures.events import Attempt
 from bucketmq.procedures.gather import Gathering
 from bucketmq.procedures.objects import OWN_METADATA, Note
+from bucketmq.procedures.publish import Publication
 from bucketmq.procedures.queues import DELIVERIES, EVENTS, FIRST_SETTINGS
 from bucketmq.procedures.routing import shard_of
 from bucketmq.queue.head import Head
@@ -30,6 +31,7 @@ FORMAT = ROOT / "docs" / "format.md"
 TEXT = FORMAT.read_text(encoding="utf-8")
 
 KINDS: dict[str, Any] = {
+    "publication": Publication,
     "settings": Settings,
     "head": Head,
     "trim": documents.Trim,

@@ -1,4 +1,4 @@
-"""What the simulator found about the window: deletions that are news again, and first tellings that must not be lost."""
+"""What the simulator found about the window: deletions that are news again, first tellings that must not be lost."""
 
 from __future__ import annotations
 

@@ -124,9 +124,7 @@ def publish(
             return Published(batch, already=looks == 1, segments=register.segments)
         known_at: dict[int, float] = {}
         if batch > register.batch and register.done:
-            register, known_at = yield from _enter(
-                queue, transaction, batch, made, offsets=offsets, before=register
-            )
+            register, known_at = yield from _enter(queue, transaction, batch, made, offsets=offsets, before=register)
             reply = yield from _write(key, register, version)
             if not isinstance(reply, Written):
                 # Refused or unknown: reading again tells whose entry stands, ours included.

@@ -284,6 +284,7 @@ class Auditor:
         if event.kind == "deleted":
             return None, self._deletion(event, states)
         about = [state for state in states if self._is_about(event, state)]
+        about = [state for state in about if state.version == event.version] or about
         if about:
             # A request may land twice under one id: what is told of it again is about nothing new.
             first = event.id not in self.told or event.source != "writer"
@@ -340,8 +341,9 @@ class Auditor:
             self.problem(f"{rule} was given {event.id} ({event.key}), which was for {[line.to for line in lines_]}")
         if lines_ and all(line.to is None and line.at < self.asked.get(rule, 0.0) for line in lines_):
             self.problem(f"{rule} was given {event.id} ({event.key}), which was told before there was such a rule")
-        if spec.rule.policy.ordered and lines_ and not self.arrivals[rule, event.id]:
-            self._check_order(rule, event, lines_[0].place)
+        places = [line.place for line in lines_ if line.to is None]
+        if spec.rule.policy.ordered and places and not self.arrivals[rule, event.id]:
+            self._check_order(rule, event, places[0])
         self.arrivals[rule, event.id] += 1
         ids = self.webhook_ids.setdefault((rule, event.id), set())
         ids.add(webhook_id)

@@ -1,0 +1,133 @@
+"""Fetching on an executor: the lines of pieces, in order, with the next objects on their way meanwhile.
+
+Lines come as bytes; making columns of them is `bucketmq.spark.rows`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import msgspec
+
+from bucketmq.bucket.port import Missing
+from bucketmq.errors import Corrupt, NotFound
+from bucketmq.log.layout import join
+from bucketmq.log.segment import Segment
+from bucketmq.procedures.verbs import get
+from bucketmq.spark.opened import Opened
+from bucketmq.spark.plan import Piece
+
+log = logging.getLogger("bucketmq.spark")
+
+AHEAD = 8
+"""So many objects are on their way at a time. Where a request takes microseconds, one is enough."""
+
+Asked = TypeVar("Asked")
+Got = TypeVar("Got")
+
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """Lines of one object: the messages from offset `first` on."""
+
+    shard: int
+    first: int
+    count: int
+    lines: bytes
+    key: str
+
+
+class Fetcher:
+    """The objects of one queue, for one task."""
+
+    def __init__(self, opened: Opened, *, strict: bool) -> None:
+        self._opened = opened
+        self._keys = opened.queue.keys
+        self._strict = strict
+        self._ahead = 1 if opened.local else AHEAD
+        self._pool = ThreadPoolExecutor(self._ahead, thread_name_prefix="bucketmq-fetch")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def chunks(self, pieces: Iterable[Piece]) -> Iterator[Chunk]:
+        """The lines of the pieces, in order."""
+        for piece, body in self.ahead(self._segment, pieces):
+            if body is None:
+                self._lost(f"offsets {piece.start} to {piece.end - 1} of shard {piece.shard}")
+                continue
+            segment = Segment(piece.base, body)
+            key = self._keys.segment(piece.shard, piece.base)
+            if segment.end < piece.end:
+                raise Corrupt(f"{key} has {segment.count} messages, not offset {piece.end - 1}; restore it")
+            if not segment.parts:
+                yield _cut(Chunk(piece.shard, piece.base, segment.count, body, key), piece)
+            else:
+                yield from self._of_parts(segment, piece)
+
+    def _of_parts(self, segment: Segment, piece: Piece) -> Iterator[Chunk]:
+        wanted: list[tuple[str, int, int]] = []
+        first = segment.base
+        for part in segment.parts:
+            if first < piece.end and first + part.count > piece.start:
+                wanted.append((join(self._keys.root, part.key), first, part.count))
+            first += part.count
+        for (key, first, count), body in self.ahead(lambda part: self._get(part[0]), wanted):
+            if body is None:
+                # Trimming deletes the parts of a segment before the segment.
+                self._lost(f"{key}, a part of shard {piece.shard}")
+                continue
+            if not body.endswith(b"\n") or body.count(b"\n") != count:
+                raise Corrupt(f"{key} has not {count} lines, as its segment says; restore it")
+            yield _cut(Chunk(piece.shard, first, count, body, key), piece)
+
+    def body(self, name: str) -> bytes | None:
+        """A large body, by its key below the queue; None if it is gone and that is no error here."""
+        key = join(self._keys.root, name)
+        found = self._get(key)
+        if found is None:
+            self._lost(f"{key}, the body of a message")
+        return found
+
+    def ahead(self, ask: Callable[[Asked], Got], wanted: Iterable[Asked]) -> Iterator[tuple[Asked, Got]]:
+        """Each of `wanted` with its answer, in order; the next few are asked for already."""
+        waiting: deque[tuple[Asked, Future[Got]]] = deque()
+        for each in wanted:
+            waiting.append((each, self._pool.submit(ask, each)))
+            if len(waiting) > self._ahead:
+                asked, future = waiting.popleft()
+                yield asked, future.result()
+        while waiting:
+            asked, future = waiting.popleft()
+            yield asked, future.result()
+
+    def _segment(self, piece: Piece) -> bytes | None:
+        return self._get(self._keys.segment(piece.shard, piece.base))
+
+    def _get(self, key: str) -> bytes | None:
+        found = self._opened.run(get(key))
+        return None if isinstance(found, Missing) else found.body
+
+    def _lost(self, what: str) -> None:
+        if self._strict:
+            raise NotFound(lost_text(what))
+        log.warning("%s was trimmed before it was read; going on without it", what)
+
+
+def lost_text(what: str) -> str:
+    return (
+        f"{what} of this query's range is gone: trimmed before it was read. Keep messages longer (keep_seconds), or "
+        "begin anew with another checkpoint, or set failOnDataLoss to false to go on without them"
+    )
+
+
+def _cut(chunk: Chunk, piece: Piece) -> Chunk:
+    """What of a chunk belongs to a piece."""
+    start, end = max(chunk.first, piece.start), min(chunk.first + chunk.count, piece.end)
+    if (start, end) == (chunk.first, chunk.first + chunk.count):
+        return chunk
+    lines = chunk.lines.split(b"\n")[start - chunk.first : end - chunk.first]
+    return Chunk(chunk.shard, start, end - start, b"\n".join(lines) + b"\n", chunk.key)

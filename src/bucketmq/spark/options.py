@@ -1,0 +1,253 @@
+"""The options of the Spark source and sink: texts, checked once, as values that travel to the executors.
+
+Spark hands options over as texts with names in any case. What those of the store mean (endpoint, region, ...) belongs
+to `bucketmq.bucket.urls`; here they are only told apart. Secrets belong into the environment of driver and executors:
+what a user writes into an option anyway travels with the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from bucketmq.bucket.settings import OPTIONS
+from bucketmq.bucket.urls import without_secrets
+from bucketmq.errors import Invalid
+from bucketmq.queue.settings import DEAD_SUFFIX, SHARDS_MAX, check_name
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+STORE_OPTIONS = {name for names in OPTIONS.values() for name in names}
+
+SOURCE_OPTIONS = (
+    "startingOffsets",
+    "endingOffsets",
+    "maxRowsPerTrigger",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "pollInterval",
+    "failOnDataLoss",
+    "columns",
+    "bodySchema",
+)
+SINK_OPTIONS = ("txn", "batch", "bodyFormat")
+SPARKS_OWN = frozenset({"checkpointlocation", "path", "outputmode"})
+"""Options that Spark itself puts into a source's or a sink's."""
+
+COLUMNS = {
+    "id": "string",
+    "key": "string",
+    "headers": "map<string,string>",
+    "body": "string",
+    "body_bytes": "binary",
+    "sent_at": "timestamp",
+    "shard": "int",
+    "offset": "bigint",
+}
+"""The columns of the source, in their order, and their types."""
+
+Where = str | dict[int, int] | float
+"""A place in every shard: "earliest", "latest", an offset for each shard, or a time in seconds since 1970."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A queue in a bucket, as an executor opens it."""
+
+    url: str
+    queue: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Place({without_secrets(self.url)!r}, {self.queue!r})"
+
+
+class SourceOptions(msgspec.Struct, frozen=True):
+    """What a reader wants."""
+
+    place: Place
+    starting: Where = EARLIEST
+    ending: Where = LATEST
+    rows_max: int | None = None
+    bytes_max: int | None = None
+    partitions_min: int | None = None
+    poll_seconds: float = 1.0
+    fail_on_data_loss: bool = True
+    columns: tuple[str, ...] = tuple(COLUMNS)
+    body_schema: str | None = None
+
+
+class SinkOptions(msgspec.Struct, frozen=True):
+    """What a writer wants."""
+
+    place: Place
+    transaction: str | None = None
+    batch: int = 0
+    text: bool = False
+    """Whether a body of text is text, and not JSON."""
+    checkpoint: str | None = None
+
+
+def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """The options of a reader, or `Invalid`. Makes no request."""
+    options = _Options(given, SOURCE_OPTIONS)
+    if streaming and options.text("endingOffsets") is not None:
+        raise Invalid("a stream has no end: leave endingOffsets out, or use spark.read")
+    starting = options.where("startingOffsets", EARLIEST)
+    ending = options.where("endingOffsets", LATEST)
+    if not streaming:
+        for name in ("maxRowsPerTrigger", "maxBytesPerTrigger"):
+            if options.text(name) is not None:
+                raise Invalid(f"{name} is for streams; use endingOffsets, or spark.readStream with availableNow")
+        if starting == LATEST:
+            raise Invalid("a batch read that starts at the latest offset reads nothing; choose another startingOffsets")
+    return SourceOptions(
+        place=options.place(allow_dead=True),
+        starting=starting,
+        ending=ending,
+        rows_max=options.count("maxRowsPerTrigger"),
+        bytes_max=options.size("maxBytesPerTrigger"),
+        partitions_min=options.count("minPartitions"),
+        poll_seconds=options.seconds("pollInterval", 1.0),
+        fail_on_data_loss=options.flag("failOnDataLoss", default=True),
+        columns=options.columns(),
+        body_schema=options.text("bodySchema"),
+    )
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """The options of a writer, or `Invalid`. Makes no request."""
+    options = _Options(given, SINK_OPTIONS)
+    transaction = options.text("txn")
+    if transaction is not None:
+        check_name(transaction, "txn")
+    batch = options.text("batch")
+    if batch is not None and (not batch.isdecimal() or transaction is None):
+        raise Invalid(f"batch must be a whole number from 0 and goes with a txn, not {batch!r}")
+    kind = options.text("bodyFormat") or "json"
+    if kind not in ("json", "text"):
+        raise Invalid(f"bodyFormat must be json or text, not {kind!r}")
+    return SinkOptions(
+        place=options.place(allow_dead=False),
+        transaction=transaction,
+        batch=int(batch or 0),
+        text=kind == "text",
+        checkpoint=options.text("checkpointLocation"),
+    )
+
+
+class _Options:
+    """Texts by names in any case."""
+
+    def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._given = {name.lower(): str(value) for name, value in given.items()}
+        allowed = {name.lower() for name in known} | STORE_OPTIONS | SPARKS_OWN | {"queue"}
+        unknown = sorted(set(self._given) - allowed)
+        if unknown:
+            other = " here, it is for the other direction" if unknown[0] in _BOTH else ""
+            raise Invalid(
+                f"unknown option {unknown[0]!r}{other}; there are path, queue, {', '.join(known)}, "
+                "and those of the store such as endpoint and region"
+            )
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def place(self, *, allow_dead: bool) -> Place:
+        url, queue = self.text("path"), self.text("queue")
+        if not url:
+            raise Invalid("option path is missing: the URL of the bucket, like s3://bucket/prefix or file:///folder")
+        if not queue:
+            raise Invalid("option queue is missing: the name of the queue in the bucket")
+        if url.startswith("memory:"):
+            raise Invalid("memory:// lies in one process, and Spark has several; use a folder or an object store")
+        check_name(queue, "queue name")
+        if queue.endswith(DEAD_SUFFIX) and not allow_dead:
+            raise Invalid(f"{queue!r} is for dead letters; write to another queue")
+        store = tuple(sorted((name, text) for name, text in self._given.items() if name in STORE_OPTIONS))
+        return Place(url, queue, store)
+
+    def where(self, name: str, default: str) -> Where:
+        text = self.text(name)
+        if text is None or text.lower() in (EARLIEST, LATEST):
+            return default if text is None else text.lower()
+        if text.lstrip().startswith("{"):
+            return self._by_shard(name, text)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise Invalid(
+                f'{name} must be earliest, latest, offsets like {{"0": 120}} or a time like '
+                f"2026-11-16T12:00:00Z, not {text[:60]!r}"
+            ) from None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+    def _by_shard(self, name: str, text: str) -> dict[int, int]:
+        try:
+            found = msgspec.json.decode(text, type=dict[int, int])
+        except msgspec.DecodeError as error:
+            raise Invalid(f'{name} must map shards to offsets, like {{"0": 120, "1": 7}}: {error}') from None
+        if not all(0 <= shard < SHARDS_MAX and offset >= 0 for shard, offset in found.items()):
+            raise Invalid(f"{name} has a shard or offset below 0, or a shard above {SHARDS_MAX - 1}: {text[:60]}")
+        return found
+
+    def count(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.isdecimal() or int(text) < 1:
+            raise Invalid(f"{name} must be a whole number from 1, not {text[:40]!r}")
+        return int(text)
+
+    def size(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        number, factor = text.strip().lower().removesuffix("b"), 1
+        if number and number[-1] in _UNITS:
+            number, factor = number[:-1].strip(), _UNITS[number[-1]]
+        if not number.isdecimal() or int(number) < 1:
+            raise Invalid(f"{name} must be bytes, like 64m or 67108864, not {text[:40]!r}")
+        return int(number) * factor
+
+    def seconds(self, name: str, default: float) -> float:
+        text = self.text(name)
+        if text is None:
+            return default
+        number, factor = text.strip().lower(), 1.0
+        for unit, seconds in (("ms", 0.001), ("s", 1.0), ("m", 60.0)):
+            if number.endswith(unit):
+                number, factor = number.removesuffix(unit).strip(), seconds
+                break
+        try:
+            found = float(number) * factor
+        except ValueError:
+            found = -1.0
+        if not 0 <= found <= 3600:
+            raise Invalid(f"{name} must be 0 to 3600 seconds, like 1, 500ms or 2s, not {text[:40]!r}")
+        return found
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise Invalid(f"{name} must be true or false, not {text[:40]!r}")
+        return text.lower() == "true"
+
+    def columns(self) -> tuple[str, ...]:
+        text = self.text("columns")
+        if text is None:
+            return tuple(COLUMNS)
+        names = tuple(name.strip() for name in text.split(","))
+        odd: Any = [name for name in names if name not in COLUMNS]
+        if odd or len(set(names)) < len(names):
+            raise Invalid(f"columns must be some of {', '.join(COLUMNS)}, each once, not {text[:80]!r}")
+        return names
+
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_BOTH = {name.lower() for name in (*SOURCE_OPTIONS, *SINK_OPTIONS)}

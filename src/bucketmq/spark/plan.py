@@ -1,0 +1,121 @@
+"""From a range of offsets to partitions of about equal size. Pure.
+
+Dense offsets tell how many rows a range has, listings tell how large its segments are. Whoever executes a partition
+gets the bases of its segments, so that it can fetch several at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+PARTITION_BYTES_MIN = 1 << 20
+"""A partition costs tens of milliseconds, so a smaller one is not worth it."""
+
+PARTITION_BYTES_MAX = 128 << 20
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """The offsets `start` up to `end`, not included, of the segment at `base`. A segment of parts may be several."""
+
+    shard: int
+    base: int
+    start: int
+    end: int
+    size_bytes: int
+
+    @property
+    def count(self) -> int:
+        return self.end - self.start
+
+    def cut(self, start: int, end: int) -> Piece:
+        """What of it lies between two offsets."""
+        first, last = max(self.start, start), min(self.end, end)
+        size = self.size_bytes * max(0, last - first) // self.count
+        return Piece(self.shard, self.base, first, last, size)
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Offsets that no segment holds."""
+
+    shard: int
+    start: int
+    end: int
+
+
+def between(pieces: Iterable[Piece], start: int, end: int) -> list[Piece]:
+    """The pieces of one shard, cut to a range."""
+    return [piece.cut(start, end) for piece in pieces if piece.start < end and piece.end > start]
+
+
+def gaps(shard: int, pieces: Sequence[Piece], start: int, end: int) -> list[Gap]:
+    """What of a range is in none of the pieces, which are in order."""
+    found = []
+    for piece in between(pieces, start, end):
+        if piece.start > start:
+            found.append(Gap(shard, start, piece.start))
+        start = max(start, piece.end)
+    if start < end:
+        found.append(Gap(shard, start, end))
+    return found
+
+
+def end_by_bytes(pieces: Sequence[Piece], budget_bytes: int) -> int | None:
+    """Where to stop so that about `budget_bytes` are read: a row at least. None if there is nothing to read."""
+    if not pieces:
+        return None
+    for piece in pieces:
+        if piece.size_bytes > budget_bytes:
+            rows = piece.count * budget_bytes // piece.size_bytes
+            return max(piece.start + rows, pieces[0].start + 1)
+        budget_bytes -= piece.size_bytes
+    return pieces[-1].end
+
+
+def partition_count(size_bytes: int, cores: int, wanted: int | None) -> int:
+    """About two partitions for each core, fewer of a small range, more of a huge one, never fewer than wanted."""
+    worth_it = -(-size_bytes // PARTITION_BYTES_MIN)
+    needed = -(-size_bytes // PARTITION_BYTES_MAX)
+    return max(1, needed, min(worth_it, 2 * cores), wanted or 0)
+
+
+def pack(pieces: Sequence[Piece], partitions: int) -> list[tuple[Piece, ...]]:
+    """The pieces, in order, in at most so many groups of about the same size. Large pieces are cut."""
+    if not pieces:
+        return []
+    total = sum(_weight(piece) for piece in pieces)
+    target = -(-total // partitions)
+    packed: list[tuple[Piece, ...]] = []
+    group: list[Piece] = []
+    room = target
+    for whole in pieces:
+        left: Piece | None = whole
+        while left is not None:
+            fits = left if _weight(left) <= room else _head(left, room)
+            if fits is None:
+                packed.append(tuple(group))
+                group, room = [], target
+                continue
+            group.append(fits)
+            room -= _weight(fits)
+            left = left.cut(fits.end, left.end) if fits.end < left.end else None
+            if room <= 0 and len(packed) < partitions - 1:
+                packed.append(tuple(group))
+                group, room = [], target
+            elif room <= 0:
+                room = total  # the last one takes what is left
+    if group:
+        packed.append(tuple(group))
+    return packed
+
+
+def _weight(piece: Piece) -> int:
+    """Bytes, and something for every row, so that a range of unknown size is divided too."""
+    return piece.size_bytes + piece.count
+
+
+def _head(piece: Piece, room: int) -> Piece | None:
+    """As much of a piece as there is room for, in rows; at least one."""
+    rows = max(1, piece.count * room // _weight(piece))
+    return piece.cut(piece.start, piece.start + rows) if room > 0 else None

@@ -1,0 +1,145 @@
+"""The data source by its name, `bucketmq`: what Spark asks first, and hands everything else on.
+
+Reading is `bucketmq.spark.reader`, writing `bucketmq.spark.sink`. Nothing here makes a request: Spark makes these
+objects anew for every step of a query.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from bucketmq.errors import Invalid
+from bucketmq.spark.bodies import RESCUED
+from bucketmq.spark.options import COLUMNS, SourceOptions, sink_options, source_options
+from bucketmq.spark.reader import BatchReader, StreamReader
+from bucketmq.spark.sink import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class BucketMQSource(DataSource):
+    """A queue as a table: `spark.read`, `spark.readStream`, `df.write` and `df.writeStream` with `format("bucketmq")`.
+
+    ```python
+    bucketmq.connect("/data/inbox").queue("orders").send_many([{"n": 1}, {"n": 2}], key="user-7")
+    orders = spark.read.format("bucketmq").option("path", "/data/inbox").option("queue", "orders").load()
+    orders.select("key", "body", "shard", "offset").show()
+    ```
+
+    ```text
+    +------+-------+-----+------+
+    |   key|   body|shard|offset|
+    +------+-------+-----+------+
+    |user-7|{"n":1}|    0|     0|
+    |user-7|{"n":2}|    0|     1|
+    +------+-------+-----+------+
+    ```
+
+    Columns of the source:
+
+    | column | type | what |
+    |---|---|---|
+    | `id` | string | the message's id |
+    | `key` | string | its ordering key, or null |
+    | `headers` | map<string,string> | or null |
+    | `body` | string | the body as JSON text (a text has its quotes); null for JSON's null and for bytes |
+    | `body_bytes` | binary | the body of a message that was sent as bytes, else null |
+    | `sent_at` | timestamp | when it was sent |
+    | `shard`, `offset` | int, long | where it lies; offsets of a shard are dense |
+
+    With `bodySchema` the body is a struct of these fields, and `_rescued` (string) has, as JSON, what did not fit.
+    A message that was sent again to one subscription alone (a redriven dead letter) is not a row.
+
+    Options of both:
+
+    | option | default | what |
+    |---|---|---|
+    | `path` | | URL of the bucket, as for `bucketmq.connect`; secrets come from the environment of every process |
+    | `queue` | | name of the queue; `events` for the bucket's events, `<queue>.dead` for dead letters (source) |
+    | `endpoint`, `region`, ... | | whatever else the store takes; see `bucketmq.bucket.urls.open_store` |
+
+    Options of the source:
+
+    | option | default | what |
+    |---|---|---|
+    | `startingOffsets` | `earliest` | or `latest`, `{"0": 120, "1": 7}`, or a time like `2026-11-16T12:00:00Z` |
+    | `endingOffsets` | `latest` | the same, for batch reads: the first offset that is not read |
+    | `maxRowsPerTrigger` | none | exactly, as long as there are so many; divided between shards by what each has |
+    | `maxBytesPerTrigger` | none | about; bytes like `64m` |
+    | `minPartitions` | none | otherwise about two for each core, each at least 1 MiB |
+    | `pollInterval` | `1s` | how often the ends of the shards are asked for, at most |
+    | `failOnDataLoss` | `true` | whether a query fails when messages were trimmed before it read them |
+    | `columns` | all | some of the columns, like `key,body`: Spark cannot ask for fewer by itself |
+    | `bodySchema` | none | fields of the body, like `user string, amount double` |
+
+    `startingOffsets` counts when a query has no checkpoint yet. A time means the first segment stored at or after it; a
+    shard that is not named begins at its beginning, and ends at its end.
+
+    Options of the sink:
+
+    | option | default | what |
+    |---|---|---|
+    | `txn` | the query's id | the transaction: a batch of it is published once; batch writes have none by default |
+    | `batch` | `0` | the number of a batch write within its `txn`; numbers below the last are taken for published |
+    | `bodyFormat` | `json` | `json`: a body of text is JSON; `text`: it is text |
+
+    The sink takes the columns `body` (or `value`: text, bytes, or anything that JSON has, such as a struct), `key`,
+    `headers`, `body_bytes`; and overlooks `id`, `sent_at`, `shard` and `offset`, so that rows of the source can be
+    written as they are. Other columns are an error.
+
+    | capability | |
+    |---|---|
+    | batch and micro-batch read | yes, as Arrow batches |
+    | read limits, `availableNow`, lag in the progress (`latestOffset`) | yes |
+    | batch and streaming write, append | yes, once for each transaction and batch |
+    | overwrite, complete and update mode | no: a queue has no rows to replace |
+    | continuous and real-time trigger, async progress | no: Spark has none for Python sources |
+    | column and filter pushdown | no; use the option `columns` |
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "bucketmq"
+
+    def schema(self) -> str:
+        options = self._source(streaming="endingoffsets" not in {name.lower() for name in self.options})
+        types = dict(COLUMNS)
+        columns = list(options.columns)
+        if options.body_schema is not None and "body" in columns:
+            types["body"] = _struct_of(options.body_schema)
+            types[RESCUED] = "string"
+            columns.insert(columns.index("body") + 1, RESCUED)
+        return ", ".join(f"`{name}` {types[name]}" for name in columns)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(self._source(streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(self._source(streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        _check_append(overwrite)
+        return BatchWriter(sink_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        _check_append(overwrite)
+        return StreamWriter(sink_options(self.options), schema)
+
+    def _source(self, *, streaming: bool) -> SourceOptions:
+        return source_options(self.options, streaming=streaming)
+
+
+def _struct_of(fields: str) -> str:
+    text = fields.strip()
+    if re.search(r"\bnot\s+null\b", text, re.IGNORECASE):
+        raise Invalid("bodySchema has NOT NULL, but a body may lack any field; leave it out and filter the rows")
+    return text if re.match(r"struct\s*<", text, re.IGNORECASE) else f"struct<{text}>"
+
+
+def _check_append(overwrite: bool) -> None:
+    if overwrite:
+        raise Invalid('a queue is appended to and has nothing to overwrite; write with mode("append")')

@@ -1,0 +1,52 @@
+"""The same on a real object store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import bucketmq
+from bucketmq.spark import orphans
+from bucketmq.testing import servers
+
+from .conftest import Inbox
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, spark: Any) -> Iterator[Inbox]:
+    try:
+        with servers.seaweedfs() as url:
+            made = Inbox(tmp_path, spark, url)
+            yield made
+            made.bucket.close()
+    except bucketmq.Unsupported as error:
+        servers.skip_or_fail(error)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_rows_in_are_rows_out_on_an_object_store(cloud: Inbox, capsys: pytest.CaptureFixture[str]) -> None:
+    cloud.bucket.queue("jobs", shards=3, inline_bytes_max=1000)
+    rows = cloud.spark.range(5000).selectExpr("struct(id as n) as body", "cast(id % 50 as string) as key")
+    for _ in range(2):
+        cloud.write(rows, "jobs", txn="load")
+    cloud.bucket.queue("jobs").send_many([{"n": n, "text": "x" * 2000} for n in range(5000, 5010)], key="k")
+    for _ in range(2):
+        stream = cloud.read_stream("jobs", maxRowsPerTrigger=1500, columns="key,body,shard,offset", minPartitions=3)
+        query = cloud.stream_to(stream, "copy", "cp")
+        cloud.bucket.queue("jobs").send_many([{"n": 5010}], key="k")
+    found = cloud.read("copy", bodySchema="n long, text string").selectExpr("body.n as n").collect()
+    assert sorted(row.n for row in found) == list(range(5011))
+    assert orphans.sweep(cloud.url, "copy") == 0
+    secret = parse_qs(urlsplit(cloud.url).query)["secret_access_key"][0]
+    cloud.read("copy").explain(True)
+    told = capsys.readouterr().out + json.dumps([progress.json for progress in query.recentProgress])
+    told += "".join(path.read_text(errors="replace") for path in (cloud.folder / "cp").rglob("*") if path.is_file())
+    assert secret not in told

@@ -47,8 +47,9 @@ check: lint types test  ## lint, types and test: what a change must pass
 bench: .venv/.installed-dev  ## measure speed, requests and bytes; takes a while
 	$(BIN)/bucketmq bench $(ARGS)
 
-sim-deep: .venv/.installed-dev  ## run 300,000 seeds of the simulator; takes long
+sim-deep: .venv/.installed-dev  ## run 300,000 seeds of the simulator and 50,000 of the event bus's; takes long
 	$(BIN)/bucketmq sim --seeds 300000 --jobs $(JOBS) $(ARGS)
+	$(BIN)/bucketmq sim --bus --seeds 50000 --jobs $(JOBS) $(ARGS)
 
 clean:  ## remove everything that make created, .venv included
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info

@@ -29,6 +29,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     for name, function in (("simulation", simulate), ("bench", measure)):
         module = ModuleType(f"bucketmq.testing.{name}")
         module.main_run = function  # type: ignore[attr-defined]
+        module.QUEUES, module.BUS = "queues", "bus"  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, f"bucketmq.testing.{name}", module)
     return seen
 
@@ -45,7 +46,13 @@ def test_sim_passes_its_options_on(cli: Cli, called: dict[str, Any]) -> None:
         "jobs": 2,
         "trace": False,
         "mutants": False,
+        "kit": "queues",
     }
+
+
+def test_sim_runs_the_event_bus_when_asked(cli: Cli, called: dict[str, Any]) -> None:
+    cli("sim", "--bus", "--seeds", 5)
+    assert called["sim"]["kit"] == "bus"
 
 
 def test_sim_exits_with_1_when_a_seed_fails(cli: Cli, called: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ DELIVERIES = "deliveries"
 
 FIRST_SETTINGS = {
     EVENTS: Settings(main=False, ordered=True, attempts_max=1000, keep_seconds=7 * 86400.0),
-    DELIVERIES: Settings(main=False, keep_seconds=7 * 86400.0),
+    DELIVERIES: Settings(main=False, keep_seconds=7 * 86400.0, expire_seconds=7 * 86400.0),
 }
 """How the queues of the event bus are made: nobody but rules reads them, and what they hold stays for a week."""
 

@@ -266,10 +266,11 @@ def recent_head(desk: Desk) -> Procedure[Head]:
     """The head as last seen; read again when that was long ago."""
     now = yield Now()
     age = now - desk.seen_at if desk.head is not None else HEAD_SECONDS * 2
-    if desk.head is not None and age <= HEAD_SECONDS:
+    if desk.head is not None and age <= HEAD_SECONDS and not desk.doubts_trim:
         return desk.head
+    desk.doubts_trim = False
     head = yield from load(desk)
-    low = (yield from trim_mark(desk.log)) if age > HEAD_SECONDS else 0
+    low = yield from trim_mark(desk.log)
     if low > head.needs_from:
         yield from commit(desk, Jump(low))
         assert desk.head is not None

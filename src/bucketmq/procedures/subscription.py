@@ -182,6 +182,7 @@ def _try_shards(
             found = yield from _try_shard(sub, desk, limit, lease_seconds, patient=patient)
         except Corrupt as error:
             trouble = error  # the other shards need not suffer
+            desk.doubts_trim = True
             continue
         if isinstance(found, Lot):
             return found
@@ -210,6 +211,7 @@ def _try_shard(
     try:
         yield from look_after(desk)
     except BucketMQError as error:  # must not cost us what was claimed; the head keeps what is left to do
+        desk.doubts_trim = desk.doubts_trim or isinstance(error, Corrupt)
         log.warning("action=look_after_failed head=%s kind=%s %s", desk.key, error.kind, error)
     if isinstance(found, Lot):
         desk.claimed_at = yield Now()

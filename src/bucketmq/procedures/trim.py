@@ -24,7 +24,6 @@ from bucketmq.procedures.verbs import delete, get, list_all, list_page, update_d
 from bucketmq.queue.settings import DEAD_SUFFIX, MAIN
 
 FAILURES_KEEP_SECONDS = 30 * 86400.0
-NOBODY_READS = 1 << 62
 PAGES_PER_TRIM = 20
 """One trim looks at no more than this many pages of a shard's listing."""
 
@@ -80,8 +79,6 @@ def _needed(queue: OpenQueue, shards: int) -> Procedure[dict[int, int]]:
         if not isinstance(found, Missing):
             base = decode_head(found.body, entry.key).needs_from
             needed[shard] = min(base, needed.get(shard, base))
-    if not subscriptions:
-        return dict.fromkeys(range(shards), NOBODY_READS)
     for read in subscriptions.values():
         for shard in range(shards):
             if shard not in read:

@@ -202,8 +202,8 @@ def _attempt_not_counted(head: Head, command: Claim, now: float, policy: Policy)
     return replace(after, leases=(*after.leases[:-1], lease)), Claimed(lease)
 
 
-def _unordered(settings: Any) -> Policy:
-    return replace(policy_of(settings), ordered=False)
+def _unordered(desk: Any) -> Policy:
+    return replace(policy_of(desk.queue.settings), ordered=False)
 
 
 # Trimming, moving, deduplicating, delaying
@@ -285,7 +285,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("an expired lease is dropped", lambda: patch.object(machine, "expire", _expire_drops)),
     Mutant("a lease never expires", lambda: patch.object(machine, "expire", _expire_never), DEATH),
     Mutant("an attempt is not counted at the claim", lambda: patch.object(machine, "claim", _attempt_not_counted)),
-    Mutant("a key is not held back", lambda: patch.object(commit, "policy_of", _unordered)),
+    Mutant("a key is not held back", lambda: patch.object(commit.Desk, "policy", property(_unordered))),
     Mutant(
         "an append without an answer is taken as done",
         lambda: everywhere(append.place, twisted(append.place, _unknown_as_written)),

@@ -118,7 +118,7 @@ class Desk:
         """The head's version when we last looked whether others are at it, our own commits by then, and when."""
         self.rest_until = 0.0
         self.doubts_trim = False
-        """Whether something was missing that the head lists: it may have expired, so the trim mark is to be looked at."""
+        """Whether something was missing that the head lists: it may have expired, so the trim mark is looked at."""
         self.passing_since: float | None = None
         """Since when messages that nobody wants have waited to be passed over."""
         self.began_moves = False

@@ -166,10 +166,18 @@ def test_a_reader_that_has_seen_enough_is_no_disaster(shell: Shell) -> None:
     assert "Traceback" not in ran.err
 
 
+HEEDING_CTRL_C = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""A shell starts what it runs in the background with Ctrl-C ignored, and whatever that starts inherits it."""
+
+
 def test_ctrl_c_exits_with_130(cli: Cli, environment: dict[str, str]) -> None:
     cli("send", "jobs", "1")
     process = subprocess.Popen(
-        ["bucketmq", "tail", "jobs", "--follow", "--json"],
+        [sys.executable, "-c", HEEDING_CTRL_C, "bucketmq", "tail", "jobs", "--follow", "--json"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

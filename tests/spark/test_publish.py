@@ -423,6 +423,9 @@ def test_trimming_deletes_the_parts_with_their_segment(store: FaultyStore) -> No
     bucket = bucketmq.Bucket(Blocking(Hands(store)), "app", probe=False)
     queue = bucket.queue("jobs")
     queue.send("last")
+    for delivery in queue.receive(10):
+        delivery.ack()
+    queue.flush()
     assert (queue.trim().segments, keys(store, "parts/")) == (3, [])
     bucket.close()
 

@@ -73,6 +73,11 @@ def _show_full(letter: DeadLetter) -> None:
     emit_text(f"sent      {row['sent_at']}")
     emit_text(f"died      {row['died_at']}")
     emit_text(f"body      {body_text(row)}")
+    show_failures(letter)
+
+
+def show_failures(letter: DeadLetter) -> None:
+    """Every attempt, with all of its error, and an empty line."""
     for failure in letter.failures:
         emit_text(f"attempt {failure['attempt']}  {failure['at'] or ''}  {failure['holder'] or ''}".rstrip())
         for line in failure["error"].splitlines():

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from bucketmq.cli.dead import show_failures
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, Url, Yes, open_bucket, wants_json
 from bucketmq.cli.output import ask, emit, emit_text, plural, say
@@ -149,11 +150,7 @@ def _show_full(letter: DeadLetter) -> None:
     emit_text(f"id        {letter.id}  attempts {row['attempts']}")
     emit_text(f"died      {row['died_at']}")
     emit_text(f"event     {msgspec.json.encode(row['event']).decode()}")
-    for failure in letter.failures:
-        emit_text(f"attempt {failure['attempt']}  {failure['at'] or ''}  {failure['holder'] or ''}".rstrip())
-        for line in failure["error"].splitlines():
-            emit_text(f"    {line}")
-    emit_text("")
+    show_failures(letter)
 
 
 def redrive(

@@ -23,7 +23,7 @@ from bucketmq.errors import BucketMQError, Invalid, Unavailable
 from bucketmq.events import filters, formats, signing
 from bucketmq.events.event import ObjectEvent, event_id, plain_version, seconds_of, time_text
 from bucketmq.events.filters import NO_JSON, UNFETCHED, Decision, Known
-from bucketmq.events.rule import Rule, Secrets, ToQueue, ToWatcher, Webhook, verdict, wait_seconds
+from bucketmq.events.rule import Policy, Rule, Secrets, ToQueue, ToWatcher, Webhook, verdict, wait_seconds
 from bucketmq.log.layout import is_bookkeeping
 from bucketmq.procedures.events import Attempt, events_queue, full_key, message_key, record
 from bucketmq.procedures.keeper import Keeper
@@ -207,14 +207,21 @@ def _control(run: RuleRun, message: Message, piece: Piece) -> Procedure[object]:
 
 def _examine(run: RuleRun, piece: Piece, event: ObjectEvent) -> Procedure[object]:
     """None if the event is to be delivered, otherwise what becomes of it instead."""
-    policy = run.rule.policy
     if run.choice.drops_stale and run.choice.is_superseded(piece.lot.desk, event):
         return outcomes.Done()
-    if not (yield from matches(run.bucket, run.filter, event, body_bytes_max=policy.body_bytes_max)):
+    return (yield from examine(run.bucket, run.rule.name, run.filter, run.rule.policy, event))
+
+
+def examine(
+    bucket: OpenBucket, name: str, chosen: filters.Filter, policy: Policy, event: ObjectEvent
+) -> Procedure[outcomes.Done | outcomes.Bury | None]:
+    """What the filter and the policy of the rule `name` make of an event: None if it is to be delivered. A HEAD if the
+    policy wants to know whether the object is gone, and what the filter needs."""
+    if not (yield from matches(bucket, chosen, event, body_bytes_max=policy.body_bytes_max)):
         return outcomes.Done()
     hops = event.hops
     if policy.gone != "deliver" and event.kind in ("created", "changed", "moved"):
-        found = yield from look_at(run.bucket, event.key)
+        found = yield from look_at(bucket, event.key)
         if isinstance(found, Missing) or _is_newer(found, event):
             state = "gone" if isinstance(found, Missing) else "in another version"
             return outcomes.Done() if policy.gone == "drop" else outcomes.Bury(f"{event.key!r} is {state} by now")
@@ -223,7 +230,7 @@ def _examine(run: RuleRun, piece: Piece, event: ObjectEvent) -> Procedure[object
         chain = " -> ".join(event.lineage[-4:]) or "which ones is not known"
         return outcomes.Bury(
             f"loop guard: {event.key!r} was written in the {hops}th hop of a chain of events ({chain}), and rule "
-            f"{run.rule.name} allows {policy.hops_max}; break the loop, or raise hops_max"
+            f"{name} allows {policy.hops_max}; break the loop, or raise hops_max"
         )
     return None
 

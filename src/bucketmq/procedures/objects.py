@@ -37,6 +37,7 @@ from bucketmq.bucket.port import (
     check_key,
 )
 from bucketmq.errors import BucketMQError, Contended, Corrupt, Invalid, NotFound
+from bucketmq.events import inventory
 from bucketmq.events.event import LINEAGE_MAX, Kind, ObjectEvent, event_id, plain_version, time_text
 from bucketmq.log import documents
 from bucketmq.log.layout import EventKeys, is_bookkeeping
@@ -606,7 +607,7 @@ def _what_happened(bucket: OpenBucket, note: Note, announced_at: float, *, over:
                 return None
             if found.attributes.metadata.get(WRITE) != note.write:
                 # Overwritten, or never written: what is there is news enough. Or still on its way, if it is large.
-                return observed(bucket, note.key, found) if over else None
+                return _observed(bucket, note.key, found) if over else None
             return (
                 yield from _told(
                     bucket,
@@ -656,7 +657,7 @@ def _finish_move(bucket: OpenBucket, note: Note, source: Found | Missing) -> Pro
         )
     # The source is gone, and the target is another's: moved and taken from there, or never moved and deleted. Nobody
     # can tell, so no move is told of; what is at the target is news enough.
-    return observed(bucket, target, there) if isinstance(there, Found) else None
+    return _observed(bucket, target, there) if isinstance(there, Found) else None
 
 
 def _complete(bucket: OpenBucket, note: Note, version: Version, target: str) -> Procedure[Found | Missing]:
@@ -679,16 +680,7 @@ def _complete(bucket: OpenBucket, note: Note, version: Version, target: str) -> 
     return there
 
 
-def observed(bucket: OpenBucket, key: str, found: Found, kind: Kind = "changed") -> ObjectEvent:
-    """The event of a state that was seen, as the sweep would tell it: the same state always gives the same id."""
-    version = plain_version(found.version)
-    return ObjectEvent(
-        id=event_id("sweep", "", key, "there", version, time_text(found.stored_at)),
-        kind=kind,
-        key=key,
-        at=time_text(found.stored_at),
-        source="sweep",
-        size_bytes=found.size_bytes,
-        version=version,
-        exact=bucket.exact_versions,
-    )
+def _observed(bucket: OpenBucket, key: str, found: Found) -> ObjectEvent:
+    """The event of a state that was seen, as the sweep tells it: whoever tells of the same state gives the same id."""
+    item = inventory.Item(key, found.version, found.stored_at, found.size_bytes)
+    return inventory.there(item, exact=bucket.exact_versions, changed=True)

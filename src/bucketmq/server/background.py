@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable
 from bucketmq import aio
 from bucketmq.procedures.deliver import RuleRun
 from bucketmq.procedures.notifier import Notifier
-from bucketmq.rulebook import environment
 from bucketmq.server.metrics import Counters
-from bucketmq.server.place import bus_of, folder_of, run
+from bucketmq.server.place import folder_of
 from bucketmq.server.settings import ServerSettings
 
 RESTART_SECONDS = 1.0
@@ -93,7 +92,7 @@ class Background:
                 notifier.stop()
 
         try:
-            await run(self._bucket, bus_of(self._bucket).notify(started, environment=environment))
+            await self._bucket.notify(signals=False, started=started)
         finally:
             self._notifier = None
 

@@ -24,10 +24,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bucketmq import outcomes
-from bucketmq.bucket.port import Missing
 from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.events import filters
-from bucketmq.events.event import ObjectEvent, plain_version
+from bucketmq.events.event import ObjectEvent
 from bucketmq.events.filters import Filter
 from bucketmq.events.formats import ERROR_CHARS_MAX
 from bucketmq.events.parse import Parsed, below, parse
@@ -35,7 +34,7 @@ from bucketmq.events.parse.fields import decode
 from bucketmq.events.rule import Policy
 from bucketmq.log.layout import is_bookkeeping
 from bucketmq.procedures.bus import BusApi
-from bucketmq.procedures.deliver import look_at, matches
+from bucketmq.procedures.deliver import examine
 from bucketmq.procedures.requests import Procedure
 from bucketmq.rulebook import WATCHER_POLICY
 from bucketmq.server.access import admit, admit_signed, make_access
@@ -160,7 +159,11 @@ class Endpoint:
         """What went wrong; None if it is done."""
         change = self._bucket.change_for(self._handler, event)
         try:
-            if not await run(self._bucket, _wanted(bus_of(self._bucket), self._filter, self._policy, event)):
+            name = getattr(self._handler, "__name__", "endpoint")
+            instead = await run(self._bucket, _examined(bus_of(self._bucket), name, self._filter, self._policy, event))
+            if isinstance(instead, outcomes.Bury):
+                log.warning("action=buried event=%s key=%r %s", event.id, event.key, instead.reason)
+            if instead is not None:
                 return None
             outcome = await _called(self._handler, change)
         except Exception as error:
@@ -206,20 +209,9 @@ def _watched(bucket: AnyBucket, handler: Handler) -> tuple[Filter, Policy]:
     return filters.parse(""), WATCHER_POLICY
 
 
-def _wanted(bus: BusApi, chosen: Filter, policy: Policy, event: ObjectEvent) -> Procedure[bool]:
-    """Whether the handler is to see it, by the same measures as when it pulls."""
-    if event.hops > policy.hops_max:
-        log.warning("action=loop_guard event=%s key=%r hops=%d", event.id, event.key, event.hops)
-        return False
-    bucket = yield from bus.bucket.open()
-    if not (yield from matches(bucket, chosen, event, body_bytes_max=policy.body_bytes_max)):
-        return False
-    if policy.gone != "deliver" and event.kind in ("created", "changed", "moved"):
-        found = yield from look_at(bucket, event.key)
-        if isinstance(found, Missing):
-            return False
-        return event.version is None or plain_version(found.version) == event.version
-    return True
+def _examined(bus: BusApi, name: str, chosen: Filter, policy: Policy, event: ObjectEvent) -> Procedure[object]:
+    """What becomes of it instead of being handed over, by the same measures as when the handler pulls; or None."""
+    return (yield from examine((yield from bus.bucket.open()), name, chosen, policy, event))
 
 
 def _why(error: Exception) -> str:

@@ -254,3 +254,15 @@ def _call(request: Call) -> tuple[Any, BaseException | None]:
         return request.function(request.argument), None
     except Exception as raised:
         return None, raised
+
+
+def run_alone(world: World, store: SimStore, procedure: Generator[Any, Any, Any]) -> Any:
+    """Run one procedure in a process of its own to its end, and return what it returned."""
+    ended: list[tuple[Any, BaseException | None]] = []
+    process = Process(world, store, "alone")
+    process.start(procedure, "alone", lambda value, error: ended.append((value, error)))
+    world.run(lambda: bool(ended), world.now + 600)
+    value, error = ended[0]
+    if error is not None:
+        raise error
+    return value

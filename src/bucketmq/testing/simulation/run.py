@@ -6,7 +6,6 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import msgspec
 
@@ -15,7 +14,7 @@ from bucketmq.procedures.append import TRIM_GUARD_SECONDS
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.stats import QueueStats
 from bucketmq.testing.simulation.auditor import DEAD, Auditor
-from bucketmq.testing.simulation.engine import Process
+from bucketmq.testing.simulation.engine import Process, run_alone
 from bucketmq.testing.simulation.faults import NONE, Faults
 from bucketmq.testing.simulation.ledger import Ledger
 from bucketmq.testing.simulation.plan import LEVEL, QUEUE, Plan, Tilt, draw
@@ -152,18 +151,7 @@ class Run:
             for name in self.plan.subscriptions:
                 yield from SubscriptionApi(api, name).begin()
 
-        self._alone(founding())
-
-    def _alone(self, procedure: Procedure[Any]) -> Any:
-        """Run one procedure in a process of its own to its end."""
-        ended: list[tuple[Any, BaseException | None]] = []
-        process = Process(self.world, self.store, "alone")
-        process.start(procedure, "alone", lambda value, error: ended.append((value, error)))
-        self.world.run(lambda: bool(ended), self.world.now + 600)
-        value, error = ended[0]
-        if error is not None:
-            raise error
-        return value
+        run_alone(self.world, self.store, founding())
 
     def _play(self, line: Line) -> None:
         """Begin a process for a role."""
@@ -267,7 +255,7 @@ class Run:
         """The numbers a user is shown are those of the store (I11)."""
         auditor = self.auditor
         api = QueueApi(BucketApi("", lists_in_order=True, local=False, probe_first=False), QUEUE, {})
-        stats: QueueStats = self._alone(api.stats())
+        stats: QueueStats = run_alone(self.world, self.store, api.stats())
         if stats.depth or stats.in_flight or stats.waiting:
             auditor.problem(f"stats of a drained queue: {stats}")
         sent = sum(auditor.log(QUEUE, shard).end for shard in range(auditor.settings.shards))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -96,8 +96,26 @@ def swarm(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Totals:
     """Run all of `seeds` in `jobs` processes and add them up. What fails is told to `progress` at once."""
-    totals, told = Totals(), time.monotonic()
-    for report in reports(list(seeds), partial(run_seed, faults=faults, tilt=tilt), jobs):
+    return add_up(Totals(), list(seeds), partial(run_seed, faults=faults, tilt=tilt), jobs, progress)
+
+
+class Adds(Protocol):
+    """Totals of one of the simulators: a queue's or the event bus's."""
+
+    seeds: int
+    faults: Counter[str]
+    failures: list[Failure]
+
+    def add(self, report: Any) -> None: ...
+
+
+Sum = TypeVar("Sum", bound=Adds)
+
+
+def add_up(totals: Sum, seeds: list[int], run: Callable[[int], Any], jobs: int, progress: Callable[[str], None]) -> Sum:
+    """Run the seeds, add their reports to the totals and tell how far it is, what fails at once."""
+    told = time.monotonic()
+    for report in reports(seeds, run, jobs):
         totals.add(report)
         if report.problems:
             progress(str(totals.failures[-1]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -14,7 +13,6 @@ from bucketmq.errors import BucketMQError
 from bucketmq.procedures import deliver, gather, notifier, objects, rules
 from bucketmq.procedures.api import BucketApi
 from bucketmq.procedures.bus import BusApi
-from bucketmq.procedures.requests import Procedure
 from bucketmq.testing.simulation.bus.auditor import Auditor, full_key
 from bucketmq.testing.simulation.bus.network import SimNetwork
 from bucketmq.testing.simulation.bus.plan import CHAOS_SECONDS, LEVEL, VICTIM_ODDS, Plan, Step, Tilt, draw
@@ -22,7 +20,7 @@ from bucketmq.testing.simulation.bus.provider import Provider
 from bucketmq.testing.simulation.bus.scenario import DEADLINE_SECONDS, TEMP, specs, temp_spec
 from bucketmq.testing.simulation.bus.spies import spying
 from bucketmq.testing.simulation.bus.workload import Actor, Foreigners, Line, Scene
-from bucketmq.testing.simulation.engine import Process
+from bucketmq.testing.simulation.engine import Process, run_alone
 from bucketmq.testing.simulation.faults import NONE
 from bucketmq.testing.simulation.run import quiet
 from bucketmq.testing.simulation.store import LATE_SECONDS, SLOW_SECONDS, TIMEOUT_SECONDS, SimStore
@@ -143,7 +141,7 @@ class Run:
         self._heal()
         self._finish()
         gone = self._gone()
-        while self._alone(self._api().sweep(range_keys=self.plan.range_keys)).resumed:
+        while run_alone(self.world, self.store, self._api().sweep(range_keys=self.plan.range_keys)).resumed:
             pass  # it went on where another had died: what changed before that place is seen by the next one
         if not world.run(self._is_quiet, world.now + DRAIN_SECONDS):
             auditor.problem(f"not quiet in time: {self._what_is_left()}")
@@ -193,18 +191,7 @@ class Run:
         for spec in made:
             auditor.specs[spec.rule.name] = spec
             auditor.began[spec.rule.name] = EPOCH
-            self._alone(api.add_rule(spec.rule, None, "latest", existing=None, replace=False))
-
-    def _alone(self, procedure: Procedure[Any]) -> Any:
-        """Run one procedure in a process of its own to its end."""
-        ended: list[tuple[Any, BaseException | None]] = []
-        process = Process(self.world, self.store, "alone")
-        process.start(procedure, "alone", lambda value, error: ended.append((value, error)))
-        self.world.run(lambda: bool(ended), self.world.now + 600)
-        value, error = ended[0]
-        if error is not None:
-            raise error
-        return value
+            run_alone(self.world, self.store, api.add_rule(spec.rule, None, "latest", existing=None, replace=False))
 
     def _play(self, line: Line) -> None:
         """Begin a process for a role."""
@@ -277,7 +264,7 @@ class Run:
 
     def _resume(self, name: str) -> None:
         try:
-            self._alone(self._api().resume_rule(name))
+            run_alone(self.world, self.store, self._api().resume_rule(name))
         except BucketMQError as error:
             self.auditor.problem(f"the rule {name} cannot be resumed: {error}")
 
@@ -331,7 +318,7 @@ class Run:
         for name in sorted(self.auditor.specs):
             rule = self.auditor.rules.get(name)
             if rule is not None and rule.removed_at is None:
-                audited = self._alone(self._api().audit(name))
+                audited = run_alone(self.world, self.store, self._api().audit(name))
                 self.world.covered["audited"] += 1
                 if not audited.complete or audited.missed:
                     self.auditor.problem(f"the audit of {name} says that it missed {audited.missed_keys}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 from bucketmq.testing.simulation.bus import coverage
 from bucketmq.testing.simulation.bus.plan import LEVEL, Tilt
 from bucketmq.testing.simulation.bus.run import Report, run_seed
-from bucketmq.testing.simulation.swarm import PROGRESS_SECONDS, Failure, reports
+from bucketmq.testing.simulation.swarm import Failure, add_up
 
 
 class Totals:
@@ -62,12 +61,4 @@ def swarm(
     seeds: Iterable[int], *, jobs: int = 1, tilt: Tilt = LEVEL, progress: Callable[[str], None] = lambda _: None
 ) -> Totals:
     """Run all of `seeds` in `jobs` processes and add them up. What fails is told to `progress` at once."""
-    totals, told = Totals(), time.monotonic()
-    for report in reports(list(seeds), partial(run_seed, tilt=tilt), jobs):
-        totals.add(report)
-        if report.problems:
-            progress(str(totals.failures[-1]))
-        if time.monotonic() - told > PROGRESS_SECONDS:
-            told = time.monotonic()
-            progress(f"{totals.seeds} seeds, {sum(totals.faults.values())} faults, {len(totals.failures)} failures")
-    return totals
+    return add_up(Totals(), list(seeds), partial(run_seed, tilt=tilt), jobs, progress)

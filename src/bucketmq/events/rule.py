@@ -90,7 +90,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     stale: Stale = "deliver"
     """What to do with an event of a key of which a newer one came before it."""
     gone: Gone = "deliver"
-    """What to do when the object is not there any more, or not in that version. Costs a request for each event
+    """What to do when the object is not there any more, or was written again since. Costs a request for each event
     unless it is "deliver"."""
     hops_max: int = HOPS_MAX_DEFAULT
     body_bytes_max: int = 1 << 20

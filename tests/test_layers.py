@@ -45,10 +45,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aio": BELOW_FACADES | {"deliveries", "aio_events", "notify.lazy"},
     "server": FACADES | {"server"},
     "spark": BELOW_FACADES | {"bucket.port", "bucket.settings", "spark"},
+    "pipelines": FACADES | {"bucket.port", "server", "spark", "pipelines"},
     "pricing": {"errors", "engines"},
     "": BELOW_FACADES | {"deliveries", "changes", "client", "aio"},  # bucketmq/__init__.py: the public names
-    "testing": FACADES | {"pricing", "server", "testing"},
-    "cli": FACADES | {"pricing", "server", "testing", "cli"},
+    "testing": FACADES | {"pricing", "server", "spark", "pipelines", "testing"},
+    "cli": FACADES | {"pricing", "server", "spark", "pipelines", "testing", "cli"},
 }
 """Part -> what it may import. A part is a package or a module right below `bucketmq`; "" is the package itself."""
 

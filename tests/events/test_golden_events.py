@@ -120,6 +120,7 @@ RULE = Rule(
         breaker=Breaker(5, 1.0, 60.0),
         rate_per_second=50.0,
         concurrency=8,
+        lease_seconds=15.0,
         ordered=True,
         stale="drop",
         gone="bury",

@@ -17,8 +17,11 @@ from bucketmq.cli import (
     doctor,
     listen,
     look,
+    moderation,
+    moderation_demo,
     notifications,
     objects,
+    pipeline,
     proof,
     queues,
     receive,
@@ -27,6 +30,7 @@ from bucketmq.cli import (
     rules_run,
     send,
     serve,
+    spark,
     sweep,
     watch,
     worker,
@@ -277,6 +281,76 @@ _add(
     "bucketmq worker tasks:handle --queue jobs --stop-when-empty",
     "bucketmq worker tasks:decorated --concurrency 8 --stop-when-empty",
 )
+PIPELINE = "pipeline", _group("pipeline", "Work", "Stages joined between queues, objects and tables, run on Spark.")
+
+_add("Verbs", pipeline.ls, "bucketmq pipeline ls", "bucketmq pipeline ls --json", group=PIPELINE)
+_add(
+    "Verbs",
+    pipeline.show,
+    "bucketmq pipeline show posts:classify",
+    "bucketmq pipeline show archive --queue jobs --json",
+    group=PIPELINE,
+    context_settings=pipeline.PASS_ON,
+)
+_add(
+    "Verbs",
+    pipeline.run,
+    "bucketmq pipeline run posts:classify --once",
+    "bucketmq pipeline run posts:classify --once --json --conf spark.driver.memory=1g -o maxRowsPerTrigger=10",
+    "bucketmq pipeline run archive --queue jobs",
+    group=PIPELINE,
+    context_settings=pipeline.PASS_ON,
+)
+_add("Verbs", pipeline.package, "bucketmq pipeline package bucketmq.zip", group=PIPELINE)
+SPARK = "spark", _group("spark", "Work", "What queues know of Spark queries: readers, transactions, leftovers.")
+
+_add(
+    "Verbs",
+    spark.restore_checkpoint,
+    "bucketmq spark restore-checkpoint checkpoints/nightly --queue jobs --reader nightly",
+    "bucketmq spark restore-checkpoint checkpoints/copying --queue copies --txn copying --json",
+    group=SPARK,
+)
+_add(
+    "Verbs",
+    spark.forget,
+    "bucketmq spark forget jobs nightly --yes",
+    "bucketmq spark forget copies copying --txn --yes",
+    group=SPARK,
+)
+_add("Verbs", spark.orphans, "bucketmq spark orphans jobs", group=SPARK)
+MODERATION = "moderation", _group("moderation", "Work", "Content moderation: posts in, judged, routed, reviewed.")
+
+_add(
+    "Agents",
+    moderation.ingest,
+    "timeout 2 bucketmq moderation ingest --port 0",
+    "timeout 2 bucketmq moderation ingest --port 0 --token example-token --json",
+    group=MODERATION,
+)
+_add(
+    "Agents",
+    moderation.route,
+    "bucketmq moderation route --once",
+    "timeout 2 bucketmq moderation route --flag-above 0.9 --flag-above self_harm=0.7 --clear-up-to 0.2",
+    "timeout 2 bucketmq moderation route --webhook --port 0 --secret example-token",
+    group=MODERATION,
+)
+_add(
+    "Work",
+    moderation_demo.demo,
+    "bucketmq moderation demo",
+    "bucketmq moderation demo --count 60 --json",
+    group=MODERATION,
+)
+_add(
+    "Agents",
+    moderation.desk,
+    "timeout 2 bucketmq moderation desk --port 0 --token rosa=example-token-of-rosa:reviewer",
+    "DESK_TOKENS='rosa=example-token-of-rosa:reviewer' timeout 2 bucketmq moderation desk --port 0 --json",
+    group=MODERATION,
+)
+_add("Look", moderation.status, "bucketmq moderation status", "bucketmq moderation status --json", group=MODERATION)
 _add("Work", doctor.doctor, "bucketmq doctor", "bucketmq doctor file:///tmp/inbox --json")
 _add("Work", demo.demo, "bucketmq demo", "bucketmq demo --keep")
 _add("Work", proof.bench, "bucketmq bench --help", context_settings=proof.PASS_ON)

@@ -75,7 +75,7 @@ def listen(
     key = fresh_secret() if secret is None else signing.check_secret(resolve(secret, environment))
     sweep_seconds = _sweep_seconds(sweep_every, the_url(context, url))
     with open_bucket(context, url) as bucket, Poster() as poster:
-        forwarder = Forwarder(name, to, key, poster, show_json)
+        forwarder = Forwarder(name, to, wire, key, poster, as_json=show_json)
         bucket.watch(text, name=name, start="now", retry_seconds=RETRY_SECONDS, gone="deliver")(forwarder)
         sweeper = Sweeper(bucket, sweep_seconds)
         made = secret is None
@@ -153,18 +153,19 @@ class Sweeper:
 class Forwarder:
     """The handler: one request for each change, and a line about what came of it."""
 
-    def __init__(self, name: str, to: Webhook, secret: str, poster: Poster, as_json: bool) -> None:
+    def __init__(self, name: str, to: Webhook, wire: WireFormat, secret: str, poster: Poster, *, as_json: bool) -> None:
         self.delivered = 0
         self.failed = 0
         self._name = name
         self._to = to
+        self._wire = wire
         self._secret = secret
         self._poster = poster
         self._as_json = as_json
         self._lock = threading.Lock()
 
     def __call__(self, change: Change) -> outcomes.Outcome:
-        body, content_type = formats.encode(self._to.format, [change.event])
+        body, content_type = formats.encode(self._wire.value, [change.event])
         headers = {
             "content-type": content_type,
             "user-agent": "bucketmq",

@@ -22,8 +22,11 @@ from bucketmq.cli.output import age, ask, emit, plural, say, table
 from bucketmq.client import Bucket
 from bucketmq.engines.meter import Requests
 from bucketmq.pricing import cost, dollars, prices_of
-from bucketmq.procedures.stats import QueueStats, SubscriptionStats
+from bucketmq.procedures.stats import QueueStats, ReaderStats, SubscriptionStats
 from bucketmq.queue.settings import MAIN, SHARDS_MAX
+
+READER_IDLE_SECONDS = 86400.0
+"""A reader that holds back messages and has not moved for so long may have ended for good."""
 
 Provider = Annotated[
     str, typer.Option("--provider", help="Whose prices: s3, s3-express, gcs, azure, r2 or tigris.", metavar="NAME")
@@ -148,6 +151,7 @@ def show_stats(found: list[QueueStats], *, one: bool) -> None:
     )
     if one:
         _show_shards(found[0].subscriptions)
+        _show_readers(found[0].readers)
     for each in found:
         for line in advice(each):
             say(f"{each.queue}: {line}")
@@ -184,12 +188,27 @@ def _show_shards(subscriptions: tuple[SubscriptionStats, ...]) -> None:
     )
 
 
+def _show_readers(readers: tuple[ReaderStats, ...]) -> None:
+    """Queries and whoever else reads by offsets. None is the usual case, and shows nothing."""
+    if readers:
+        table(
+            ("reader", "#lag", "last progress", "holds back trimming"),
+            [(each.name, f"{each.lag:,}", age(each.idle_seconds), "yes" if each.holds else "no") for each in readers],
+        )
+
+
 def advice(stats: QueueStats) -> list[str]:
     """What to do about what the numbers show."""
     lines = [
         f"{sub.name}: {sub.advice}; add shards: bucketmq shards {stats.queue} {_enough(sub, stats.shards)}"
         for sub in stats.subscriptions
         if sub.advice
+    ]
+    lines += [
+        f"reader {each.name} has not moved for {age(each.idle_seconds)} and holds back {plural(each.lag, 'message')}; "
+        f"if it ended: bucketmq spark forget {stats.queue} {each.name}"
+        for each in stats.readers
+        if each.holds and each.lag and each.idle_seconds > READER_IDLE_SECONDS
     ]
     if stats.dead:
         lines.append(f"{plural(stats.dead, 'dead letter')}; look at them: bucketmq dead {stats.queue}")

@@ -29,6 +29,17 @@ class WireFormat(StrEnum):
     CLOUDEVENTS = "cloudevents"
 
 
+class AnyFormat(StrEnum):
+    """The same, and messages for people."""
+
+    TIGRIS = "tigris"
+    S3 = "s3"
+    CLOUDEVENTS = "cloudevents"
+    SLACK = "slack"
+    JSON = "json"
+    PAGERDUTY = "pagerduty"
+
+
 class WhenGone(StrEnum):
     """What to do about an object that is not there any more."""
 
@@ -68,7 +79,7 @@ def add(
         str | None, typer.Option(metavar="PREFIX", help="First send what is there below it; '' is everything.")
     ] = None,
     wire: Annotated[
-        WireFormat | None, typer.Option("--format", help="The body of requests; tigris if left out.")
+        AnyFormat | None, typer.Option("--format", help="The body of requests; tigris if left out.")
     ] = None,
     batch: Annotated[int | None, typer.Option(metavar="N", help="Events in one request, at most.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long an answer may take; 10.")] = None,
@@ -89,6 +100,9 @@ def add(
     retry: Annotated[str | None, typer.Option(metavar="SECONDS,…", help="The waits between attempts.")] = None,
     rate: Annotated[float | None, typer.Option(metavar="N", help="Requests a second, at most.")] = None,
     concurrency: Annotated[int | None, typer.Option(metavar="N", help="Requests at a time, in each process.")] = None,
+    lease: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="How long events stay with a process that died; 60.")
+    ] = None,
     ordered: Annotated[bool, typer.Option("--ordered", help="One event of a key at a time, in order.")] = False,
     stale: Annotated[WhenStale | None, typer.Option(help="An event that came after a newer one of its key.")] = None,
     gone: Annotated[WhenGone | None, typer.Option(help="An object that is gone or changed by then.")] = None,
@@ -112,6 +126,7 @@ def add(
         "retry_seconds": _waits(retry),
         "rate_per_second": rate,
         "concurrency": concurrency,
+        "lease_seconds": lease,
         "ordered": ordered or None,
         "stale": stale and stale.value,
         "gone": gone and gone.value,

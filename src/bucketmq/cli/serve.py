@@ -94,7 +94,7 @@ def serve(
         settings = check_settings(
             ServerSettings(
                 access=access,
-                buckets=_buckets(wanted, from_bucket or []),
+                buckets=buckets_of(wanted, from_bucket or []),
                 sns_topics=tuple(sns_topic or []),
                 sns_prefix=sns_url,
                 origins=tuple(origin or []),
@@ -157,7 +157,7 @@ def _from_files(paths: list[Path]) -> list[str]:
     return found
 
 
-def _buckets(url: str, given: list[str]) -> tuple[str, ...]:
+def buckets_of(url: str, given: list[str]) -> tuple[str, ...]:
     """Whose events count: those named, else the URL's own bucket where it has a name."""
     if given:
         return () if ANY_BUCKET in given else tuple(given)

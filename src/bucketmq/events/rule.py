@@ -7,7 +7,7 @@ How a delivery is made belongs to `procedures.deliver`; what a filter means, to 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -31,6 +31,9 @@ CONCURRENCY_MAX = 256
 SECRETS_MAX = 8
 
 Format = Literal["tigris", "s3", "cloudevents"]
+"""Bodies for programs: events, in batches if wanted."""
+Notice = Literal["slack", "json", "pagerduty"]
+"""Bodies for people: one event and what its object says."""
 Verdict = Literal["done", "retry", "bury", "pause"]
 """What an answer's status makes of a delivery: settled, tried again, made a dead letter, or the whole rule stopped."""
 
@@ -42,7 +45,7 @@ class Webhook(msgspec.Struct, frozen=True, tag="webhook", tag_field="kind", omit
     """Somebody's HTTP address. Secrets lie in an object of their own; see `Secrets`."""
 
     url: str
-    format: Format = "tigris"
+    format: Format | Notice = "tigris"
     batch: int = 1
     """Events in one request, at most."""
     timeout_seconds: float = 10.0
@@ -85,6 +88,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """0 means as fast as it goes."""
     concurrency: int = 4
     """Requests or handlers at a time, for each process that runs the rule."""
+    lease_seconds: float = 60.0
+    """How long an event stays with a process that died; one that lives keeps it for as long as it works."""
     ordered: bool = False
     """One event of a key at a time, in the order of the log; a failing one holds up its key alone."""
     stale: Stale = "deliver"
@@ -166,6 +171,7 @@ def check_rule(rule: Rule) -> Rule:
         (0.1 <= policy.breaker.seconds <= policy.breaker.seconds_max <= 86400, "breaker.seconds must be 0.1 to 86400"),
         (0 <= policy.rate_per_second <= 100_000, "rate_per_second must be 0 to 100000"),
         (1 <= policy.concurrency <= CONCURRENCY_MAX, f"concurrency must be 1 to {CONCURRENCY_MAX}"),
+        (1 <= policy.lease_seconds <= 12 * 3600, "lease_seconds must be 1 to 43200"),
         (0 <= policy.hops_max <= 1000, "hops_max must be 0 to 1000"),
         (0 <= policy.body_bytes_max <= 64 << 20, "body_bytes_max must be 0 to 64 MiB"),
     )
@@ -203,6 +209,8 @@ def _check_webhook(name: str, to: Webhook) -> None:
         raise Invalid(f"rule {name}: a URL must be ASCII without spaces, at most 2000 characters; encode the rest")
     if not 1 <= to.batch <= BATCH_MAX:
         raise Invalid(f"rule {name}: batch must be 1 to {BATCH_MAX}")
+    if to.batch > 1 and to.format in get_args(Notice):
+        raise Invalid(f"rule {name}: a notice in format {to.format} tells of one object; leave out batch")
     if not 0.1 <= to.timeout_seconds <= 120:
         raise Invalid(f"rule {name}: timeout_seconds must be 0.1 to 120")
     for status in to.statuses:

@@ -18,9 +18,9 @@ from typing import Any, assert_never
 import msgspec
 
 from bucketmq import outcomes
-from bucketmq.bucket.port import Found, Missing
+from bucketmq.bucket.port import Found, Missing, Object
 from bucketmq.errors import BucketMQError, Invalid, Unavailable
-from bucketmq.events import filters, formats, signing
+from bucketmq.events import filters, formats, notices, signing
 from bucketmq.events.event import ObjectEvent, event_id, plain_version, seconds_of, time_text
 from bucketmq.events.filters import NO_JSON, UNFETCHED, Decision, Known
 from bucketmq.events.rule import Policy, Rule, Secrets, ToQueue, ToWatcher, Webhook, verdict, wait_seconds
@@ -43,7 +43,6 @@ from bucketmq.queue.message import Message
 PREFETCH = 4
 PREFETCH_MAX = 2_000
 QUEUE_BATCH = 100
-LEASE_SECONDS = 60.0
 BREAKER_STEP_SECONDS = 0.5
 ANSWER_CHARS_MAX = 1_024
 SECRETS_SECONDS = 30.0
@@ -129,7 +128,7 @@ def begin_run(run: RuleRun, keeper: Keeper, *, stop_when_empty: bool = False) ->
         _as_they_are,
         concurrency=policy.concurrency,
         prefetch=min(PREFETCH_MAX, PREFETCH * policy.concurrency * batch),
-        lease_seconds=LEASE_SECONDS,
+        lease_seconds=policy.lease_seconds,
         stop_when_empty=stop_when_empty,
         batch=batch,
         trims=False,
@@ -222,7 +221,7 @@ def examine(
     hops = event.hops
     if policy.gone != "deliver" and event.kind in ("created", "changed", "moved"):
         found = yield from look_at(bucket, event.key)
-        if isinstance(found, Missing) or _is_newer(found, event):
+        if isinstance(found, Missing) or is_newer(found, event):
             state = "gone" if isinstance(found, Missing) else "in another version"
             return outcomes.Done() if policy.gone == "drop" else outcomes.Bury(f"{event.key!r} is {state} by now")
         hops = max(hops, hops_of(found.attributes))  # native notifications do not tell
@@ -235,7 +234,7 @@ def examine(
     return None
 
 
-def _is_newer(found: Found, event: ObjectEvent) -> bool:
+def is_newer(found: Found | Object, event: ObjectEvent) -> bool:
     """Whether the object was written again since. The version alone does not tell: a source may write it otherwise than
     the store does."""
     if event.version is None or plain_version(found.version) == event.version:
@@ -316,9 +315,8 @@ def _to_webhook(run: RuleRun, to: Webhook, parcels: list[Parcel]) -> Procedure[N
         for parcel in parcels:
             parcel.outcome = outcomes.Release()
         return
-    body, content_type = formats.encode(to.format, [parcel.event for parcel in parcels])
     try:
-        answer = yield from _post(run, to, parcels, body, content_type)
+        answer = yield from _post(run, to, parcels)
     except BaseException:
         with run.lock:
             run.trying = run.trying and not leave.trial
@@ -352,15 +350,27 @@ def _to_webhook(run: RuleRun, to: Webhook, parcels: list[Parcel]) -> Procedure[N
     yield from _settle_all(run, parcels, End(what, reason, answer.status, answer.seconds, after))
 
 
-def _post(
-    run: RuleRun, to: Webhook, parcels: Sequence[Parcel], body: bytes, content_type: str
-) -> Procedure[Answer | NoAnswer]:
+def _post(run: RuleRun, to: Webhook, parcels: Sequence[Parcel]) -> Procedure[Answer | NoAnswer]:
     try:
+        body, content_type = yield from _encoded(run, to, [parcel.event for parcel in parcels])
         headers = yield from _headers(run, parcels, body, content_type)
     except Invalid as error:
         return NoAnswer(str(error), 0.0, refused=True)
     answer: Answer | NoAnswer = yield Post(to.url, headers, body, to.timeout_seconds, to.private)
     return answer
+
+
+def _encoded(run: RuleRun, to: Webhook, events: list[ObjectEvent]) -> Procedure[tuple[bytes, str]]:
+    """The body and its content type. A notice shows what the object says: one GET."""
+    match to.format:
+        case "slack" | "json" | "pagerduty":
+            content = yield from json_body(run.bucket, events[0], run.rule.policy.body_bytes_max)
+            secrets = yield from run.secrets()
+            routing_key = None if secrets.bearer is None else resolve(secrets.bearer, run.environment)
+            shown = None if content is NO_JSON else content
+            return notices.encode(to.format, events[0], shown, routing_key=routing_key), formats.JSON
+        case _:
+            return formats.encode(to.format, events)
 
 
 def _headers(run: RuleRun, parcels: Sequence[Parcel], body: bytes, content_type: str) -> Procedure[dict[str, str]]:
@@ -380,7 +390,8 @@ def _headers(run: RuleRun, parcels: Sequence[Parcel], body: bytes, content_type:
         headers |= signing.sign(signing_secrets, message_id, int(now), body)
     else:
         headers |= {"webhook-id": message_id, "webhook-timestamp": str(int(now))}
-    bearer = None if secrets.bearer is None else resolve(secrets.bearer, run.environment)
+    in_body = isinstance(run.rule.to, Webhook) and run.rule.to.format == "pagerduty"
+    bearer = None if secrets.bearer is None or in_body else resolve(secrets.bearer, run.environment)
     basic = None if secrets.basic is None else resolve(secrets.basic, run.environment)
     authorization = signing.authorization(bearer=bearer, basic=basic)
     return headers if authorization is None else {**headers, "authorization": authorization}

@@ -23,7 +23,7 @@ from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent, time_text
 from bucketmq.log import segment as lines
 from bucketmq.log.layout import EventKeys
-from bucketmq.procedures.deliver import LEASE_SECONDS, Parcel, RuleRun, settle_outcome
+from bucketmq.procedures.deliver import Parcel, RuleRun, settle_outcome
 from bucketmq.procedures.events import events_queue
 from bucketmq.procedures.later import put_later
 from bucketmq.procedures.requests import Call, NewId, Now, Procedure
@@ -31,7 +31,7 @@ from bucketmq.procedures.verbs import delete, get_document, update_document
 from bucketmq.procedures.work import Piece, failure_text
 from bucketmq.queue.message import Message
 
-FIRING_SECONDS = LEASE_SECONDS * 2
+FIRING_SECONDS = 120.0
 FORGET_SECONDS = 7 * 86400.0
 TEMPLATES_MAX = 1_000
 EXPRESSIONS_MAX = 50

@@ -229,9 +229,9 @@ def make_app(bucket: aio.Bucket, settings: ServerSettings) -> FastAPI:
         openapi_url=None,
     )
     app.state.parts = parts
-    _add_errors(app)
+    add_errors(app)
     _add_receivers(app, parts)
-    _add_pages(app, parts)
+    add_pages(app, parts)
     return app
 
 
@@ -287,7 +287,7 @@ def _add_receivers(app: FastAPI, parts: Parts) -> None:
         return Response(status_code=200, headers=headers)
 
 
-def _add_pages(app: FastAPI, parts: Parts) -> None:
+def add_pages(app: FastAPI, parts: Parts) -> None:
     reader = [Depends(parts.check_reader)]
 
     @app.get("/healthz", summary="Alive?")
@@ -342,7 +342,7 @@ def schema(app: FastAPI) -> dict[str, Any]:
     return found
 
 
-def _add_errors(app: FastAPI) -> None:
+def add_errors(app: FastAPI) -> None:
     """Every error has the same shape."""
 
     @app.exception_handler(Refusal)

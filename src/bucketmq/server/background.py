@@ -22,6 +22,46 @@ RESTART_SECONDS_MAX = 60.0
 log = logging.getLogger("bucketmq")
 
 
+class Tasks:
+    """Tasks that are started again if they fail, until they are told to stop."""
+
+    def __init__(self, counters: Counters, stop_seconds: float) -> None:
+        self.stopping = asyncio.Event()
+        self._counters = counters
+        self._stop_seconds = stop_seconds
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def spawn(self, name: str, start: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.append(asyncio.create_task(self._keep_going(name, start), name=name))
+
+    async def end(self) -> None:
+        """Wait for them to finish what is in hand; whoever calls has told them."""
+        self.stopping.set()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=self._stop_seconds)
+            for task in late:
+                log.warning("action=stop_gave_up task=%s", task.get_name())
+                task.cancel()
+
+    async def _keep_going(self, name: str, start: Callable[[], Awaitable[None]]) -> None:
+        pause = RESTART_SECONDS
+        loop = asyncio.get_running_loop()
+        while not self.stopping.is_set():
+            began = loop.time()
+            try:
+                await start()
+            except Exception:
+                # Whatever it was, the others go on and this is tried again.
+                log.exception("action=task_failed task=%s", name)
+            if self.stopping.is_set():
+                return
+            if loop.time() - began > RESTART_SECONDS_MAX:
+                pause = RESTART_SECONDS
+            self._counters.add("restarts_total", task=name)
+            await wait_for(self.stopping, pause)
+            pause = min(pause * 2, RESTART_SECONDS_MAX)
+
+
 class Background:
     """The tasks of one server."""
 
@@ -29,21 +69,21 @@ class Background:
         self._bucket = bucket
         self._settings = settings
         self._counters = counters
-        self._stop = asyncio.Event()
+        self._tasks = Tasks(counters, settings.stop_seconds)
+        self._stop = self._tasks.stopping
         self._notifier: Notifier | None = None
-        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         if self._settings.notify:
-            self._spawn("notifier", self._notify)
+            self._tasks.spawn("notifier", self._notify)
         if self._settings.sweep_seconds is not None:
-            self._spawn("sweep", self._sweep)
+            self._tasks.spawn("sweep", self._sweep)
         root = folder_of(self._bucket)
         if self._settings.files and root is not None:
             from bucketmq.server.files import FolderWatch
 
             watch = FolderWatch(self._bucket, root, self._counters)
-            self._spawn("files", lambda: watch.run(self._stop))
+            self._tasks.spawn("files", lambda: watch.run(self._stop))
             await watch.wait_until_live(self._stop)
 
     @property
@@ -58,32 +98,7 @@ class Background:
         self._stop.set()
         if self._notifier is not None:
             self._notifier.stop()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=self._settings.stop_seconds)
-            for task in late:
-                log.warning("action=stop_gave_up task=%s", task.get_name())
-                task.cancel()
-
-    def _spawn(self, name: str, start: Callable[[], Awaitable[None]]) -> None:
-        self._tasks.append(asyncio.create_task(self._keep_going(name, start), name=name))
-
-    async def _keep_going(self, name: str, start: Callable[[], Awaitable[None]]) -> None:
-        pause = RESTART_SECONDS
-        loop = asyncio.get_running_loop()
-        while not self._stop.is_set():
-            began = loop.time()
-            try:
-                await start()
-            except Exception:
-                # Whatever it was, the receivers go on and this is tried again.
-                log.exception("action=task_failed task=%s", name)
-            if self._stop.is_set():
-                return
-            if loop.time() - began > RESTART_SECONDS_MAX:
-                pause = RESTART_SECONDS
-            self._counters.add("restarts_total", task=name)
-            await wait_for(self._stop, pause)
-            pause = min(pause * 2, RESTART_SECONDS_MAX)
+        await self._tasks.end()
 
     async def _notify(self) -> None:
         def started(notifier: Notifier) -> None:

@@ -26,6 +26,8 @@ COUNTERS = {
     "file_events_total": "Changes noticed in the folder.",
     "file_overflows_total": "Times that more files changed at once than were looked at one by one.",
     "sweeps_total": "Sweeps by this server, by outcome.",
+    "submissions_total": "Posts that were submitted, by status.",
+    "posts_routed_total": "Records below pending/ by what became of them.",
     "restarts_total": "Background tasks that failed and were started again.",
 }
 
@@ -53,10 +55,10 @@ class Counters:
 def page(counters: Counters, requests: Requests, runs: Iterable[RuleRun], *, notifier_up: bool) -> str:
     """Prometheus' text format."""
     lines: list[str] = []
-    _family(lines, "build_info", "gauge", "The version that runs.", {(("version", __version__),): 1})
-    _family(lines, "notifier_up", "gauge", "Whether rules are being run.", {(): int(notifier_up)})
+    family(lines, "build_info", "gauge", "The version that runs.", {(("version", __version__),): 1})
+    family(lines, "notifier_up", "gauge", "Whether rules are being run.", {(): int(notifier_up)})
     for name, counts in counters.families():
-        _family(lines, name, "counter", COUNTERS[name], counts)
+        family(lines, name, "counter", COUNTERS[name], counts)
     _store(lines, requests)
     _rules(lines, list(runs)[:LABEL_SETS_MAX])
     return "\n".join(lines) + "\n"
@@ -64,13 +66,13 @@ def page(counters: Counters, requests: Requests, runs: Iterable[RuleRun], *, not
 
 def _store(lines: list[str], requests: Requests) -> None:
     kinds: dict[Labels, int] = {(("kind", name),): getattr(requests, name) for name in NAMES.values()}
-    _family(lines, "store_requests_total", "counter", "Requests to the store, by kind.", kinds)
+    family(lines, "store_requests_total", "counter", "Requests to the store, by kind.", kinds)
     outcomes: dict[Labels, int] = {
         (("outcome", each),): getattr(requests, each) for each in ("missing", "refused", "unknown", "failed")
     }
-    _family(lines, "store_outcomes_total", "counter", "Requests to the store that did not simply work.", outcomes)
+    family(lines, "store_outcomes_total", "counter", "Requests to the store that did not simply work.", outcomes)
     ways: dict[Labels, int] = {(("way", each),): getattr(requests, f"bytes_{each}") for each in ("in", "out")}
-    _family(lines, "store_bytes_total", "counter", "Bytes read from and written to the store.", ways)
+    family(lines, "store_bytes_total", "counter", "Bytes read from and written to the store.", ways)
 
 
 def _rules(lines: list[str], runs: list[RuleRun]) -> None:
@@ -81,11 +83,11 @@ def _rules(lines: list[str], runs: list[RuleRun]) -> None:
             deliveries[(("outcome", outcome), ("rule", run.rule.name))] = getattr(run.counts, outcome)
         is_open = run.failures_in_a_row >= run.rule.policy.breaker.failures
         breakers[(("rule", run.rule.name),)] = int(is_open)
-    _family(lines, "rule_deliveries_total", "counter", "What became of a rule's events in this process.", deliveries)
-    _family(lines, "rule_breaker_open", "gauge", "Whether a rule's endpoint is left alone for a while.", breakers)
+    family(lines, "rule_deliveries_total", "counter", "What became of a rule's events in this process.", deliveries)
+    family(lines, "rule_breaker_open", "gauge", "Whether a rule's endpoint is left alone for a while.", breakers)
 
 
-def _family(lines: list[str], name: str, kind: str, text: str, samples: Mapping[Labels, int]) -> None:
+def family(lines: list[str], name: str, kind: str, text: str, samples: Mapping[Labels, float]) -> None:
     lines += [f"# HELP bucketmq_{name} {text}", f"# TYPE bucketmq_{name} {kind}"]
     for labels, value in sorted(samples.items()):
         shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)

@@ -74,3 +74,8 @@ async def run(bucket: AnyBucket, procedure: Procedure[Result]) -> Result:
     if isinstance(bucket, aio.Bucket):
         return await bucket._engine.run(procedure)
     return await asyncio.to_thread(bucket._engine.run, procedure)
+
+
+def run_now(bucket: Bucket, procedure: Procedure[Result]) -> Result:
+    """The same on a blocking bucket, for a caller that waits."""
+    return bucket._engine.run(procedure)

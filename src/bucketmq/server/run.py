@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bucketmq import aio
@@ -48,9 +49,14 @@ async def serve(
 
 def make_server(bucket: aio.Bucket, settings: ServerSettings, listening: Listening = lambda _: None) -> Server:
     """The server for a socket that is bound. `should_exit` stops it."""
+    return server_of(make_app(bucket, settings), settings.stop_seconds, listening)
+
+
+def server_of(app: FastAPI, stop_seconds: float, listening: Listening = lambda _: None) -> Server:
+    """The same for any app."""
     return Server(
         uvicorn.Config(
-            make_app(bucket, settings),
+            app,
             http=PatientProtocol,
             ws="none",
             lifespan="on",
@@ -59,7 +65,7 @@ def make_server(bucket: aio.Bucket, settings: ServerSettings, listening: Listeni
             proxy_headers=False,  # whoever calls is who the connection says
             server_header=False,
             limit_concurrency=CONNECTIONS_MAX,
-            timeout_graceful_shutdown=int(settings.stop_seconds) + 1,
+            timeout_graceful_shutdown=int(stop_seconds) + 1,
             h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
         ),
         listening,

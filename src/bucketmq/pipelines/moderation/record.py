@@ -5,6 +5,8 @@ How a record is decided upon is `routing`; who says what a post is, is `classify
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 import msgspec
 
 SCHEMA = 1
@@ -12,8 +14,12 @@ SCHEMA = 1
 CATEGORIES = ("hate_speech", "spam", "nsfw", "harassment", "violence", "self_harm")
 """What a post may be, in the order in which records list it."""
 
-PENDING, APPROVED, FLAGGED, NEEDS_REVIEW = "pending/", "approved/", "flagged/", "needs-review/"
-OUTCOMES = (APPROVED, FLAGGED, NEEDS_REVIEW)
+PENDING: Final = "pending/"
+APPROVED: Final = "approved/"
+FLAGGED: Final = "flagged/"
+NEEDS_REVIEW: Final = "needs-review/"
+Outcome = Literal["approved/", "flagged/", "needs-review/"]
+OUTCOMES: tuple[Outcome, ...] = (APPROVED, FLAGGED, NEEDS_REVIEW)
 """Every accepted post ends below exactly one of these."""
 
 REVIEWED = "reviewed/"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -127,8 +128,20 @@ def add_up(totals: Sum, seeds: list[int], run: Callable[[int], Any], jobs: int, 
 
 def reports(seeds: list[int], run: Callable[[int], AnyReport], jobs: int) -> Iterator[AnyReport]:
     """What `run` says of each seed, in `jobs` processes."""
+    run = partial(_uncollected, run)
     if jobs <= 1:
         yield from map(run, seeds)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         yield from pool.map(run, seeds, chunksize=CHUNK)
+
+
+def _uncollected(run: Callable[[int], AnyReport], seed: int) -> AnyReport:
+    """One seed, with the garbage collector off until it is over: it takes a seventh of the time, and finds nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return run(seed)
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,8 +1,9 @@
 """Classifiers: texts in, verdicts out. One interface for the embedded model, Claude, both in turn, and images.
 
-A classifier answers with exactly one verdict for each post, in their order. It does not raise because of a post: what it
-cannot judge gets a verdict with a doubt. It raises `Unavailable` when it can judge nothing now and trying again later
-may help. It is made once in a process (models load then), holds no lock over a call, and may be called from any thread.
+A classifier answers with exactly one verdict for each post, in their order. It does not raise because of a post: what
+it cannot judge gets a verdict with a doubt. It raises `Unavailable` when it can judge nothing now and trying again
+later may help. It is made once in a process (models load then), holds no lock over a call, and may be called from any
+thread.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def _clocked_ids(events: list[ObjectEvent]) -> Procedure[list[ObjectEvent]]:
     return [msgspec.structs.replace(event, id=f"{event.id}{now}") for event in (yield from _dated(events))]
 
 
-_replace, _dated = sweep._replace, sweep._dated
+_replace, _dated = sweep._replace, sweep.dated
 
 
 # Rules
@@ -359,7 +359,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a sweep's ids have the clock in them",
-        lambda: patch.object(sweep, "_dated", _clocked_ids),
+        lambda: patch.object(sweep, "dated", _clocked_ids),
         Tilt(sweepers=3, faults=DEATH, victims="sweeper"),
     ),
     Mutant("a rule is made without its heads", lambda: patch.object(rules, "begin", _no_heads), Tilt(temp="late")),

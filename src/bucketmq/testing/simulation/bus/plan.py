@@ -32,6 +32,7 @@ VICTIM_ODDS = 5.0
 
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0)
 RETRY_SECONDS_FEW = (0.5, 1.0)
+LEASE_SECONDS = 8.0
 """With so few attempts an endpoint in trouble makes dead letters."""
 
 
@@ -141,6 +142,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             ordered=self.ordered,
             stale="drop" if self.stale == "drop" else "deliver",
             concurrency=2,
+            lease_seconds=LEASE_SECONDS,
         )
 
 

@@ -10,12 +10,21 @@ from unittest.mock import patch
 import msgspec
 
 from bucketmq.errors import BucketMQError
-from bucketmq.procedures import deliver, gather, notifier, objects, rules
+from bucketmq.procedures import gather, notifier, objects, rules
 from bucketmq.procedures.api import BucketApi
 from bucketmq.procedures.bus import BusApi
 from bucketmq.testing.simulation.bus.auditor import Auditor, full_key
 from bucketmq.testing.simulation.bus.network import SimNetwork
-from bucketmq.testing.simulation.bus.plan import CHAOS_SECONDS, LEVEL, VICTIM_ODDS, Plan, Step, Tilt, draw
+from bucketmq.testing.simulation.bus.plan import (
+    CHAOS_SECONDS,
+    LEASE_SECONDS,
+    LEVEL,
+    VICTIM_ODDS,
+    Plan,
+    Step,
+    Tilt,
+    draw,
+)
 from bucketmq.testing.simulation.bus.provider import Provider
 from bucketmq.testing.simulation.bus.scenario import DEADLINE_SECONDS, TEMP, specs, temp_spec
 from bucketmq.testing.simulation.bus.spies import spying
@@ -27,11 +36,9 @@ from bucketmq.testing.simulation.store import LATE_SECONDS, SLOW_SECONDS, TIMEOU
 from bucketmq.testing.simulation.world import EPOCH, World
 
 FATES_MAX = 5
-LEASE_SECONDS = 8.0
 FREEZE_SECONDS = 4.0, 20.0
 
 COMPRESSED = (
-    (deliver, "LEASE_SECONDS", LEASE_SECONDS),
     (gather, "FIRING_SECONDS", 2 * LEASE_SECONDS),
     (objects, "NOTE_SECONDS", 10.0),
     (notifier, "NOTES_SECONDS", 5.0),

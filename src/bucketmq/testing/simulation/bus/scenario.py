@@ -9,7 +9,7 @@ import msgspec
 from bucketmq.events.rule import Destination, Policy, Rule, ToQueue, Webhook
 from bucketmq.procedures.bus import Watcher
 from bucketmq.procedures.gather import Gather
-from bucketmq.testing.simulation.bus.plan import RETRY_SECONDS, Plan
+from bucketmq.testing.simulation.bus.plan import LEASE_SECONDS, RETRY_SECONDS, Plan
 
 THERE = frozenset({"created", "changed", "moved"})
 HUMANS, LEDGER, ARCHIVE, TEMP, ROUTER, PAIRS = "humans", "ledger", "archive", "temp", "router", "pairs"
@@ -17,7 +17,7 @@ DEADLINE_SECONDS = 25.0
 TIMEOUT_SECONDS = 2.0
 PAIR = ("parts/{set}/a.json", "parts/{set}/b.json")
 
-WATCHER_POLICY = Policy(retry_seconds=RETRY_SECONDS, gone="drop", concurrency=2)
+WATCHER_POLICY = Policy(retry_seconds=RETRY_SECONDS, gone="drop", concurrency=2, lease_seconds=LEASE_SECONDS)
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ def specs(plan: Plan) -> list[Spec]:
                 ARCHIVE,
                 "WHERE `key` LIKE 'docs/%' OR `key` LIKE 'approved/%'",
                 ToQueue(queue=ARCHIVE),
-                Policy(retry_seconds=RETRY_SECONDS),
+                Policy(retry_seconds=RETRY_SECONDS, lease_seconds=LEASE_SECONDS),
                 lambda key, _: key.startswith(("docs/", "approved/")),
                 deletions=True,
             )
@@ -76,7 +76,7 @@ def temp_spec(plan: Plan) -> Spec:
         TEMP,
         "WHERE `key` LIKE 'docs/%' AND NOT `kind` = 'deleted'",
         _webhook(TEMP, 1),
-        Policy(retry_seconds=RETRY_SECONDS, breaker=plan.policy.breaker),
+        Policy(retry_seconds=RETRY_SECONDS, breaker=plan.policy.breaker, lease_seconds=LEASE_SECONDS),
         lambda key, kind: key.startswith("docs/") and kind != "deleted",
         deletions=False,
     )

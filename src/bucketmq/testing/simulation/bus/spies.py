@@ -64,7 +64,7 @@ def _superseded(original: Callable[..., Procedure[Any]], covered: Counter[str]) 
     def replace(*arguments: Any, **options: Any) -> Procedure[Any]:
         try:
             return (yield from original(*arguments, **options))
-        except sweep._Superseded:
+        except sweep.Superseded:
             covered["sweep superseded"] += 1
             raise
 

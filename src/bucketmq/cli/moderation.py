@@ -1,0 +1,327 @@
+"""The verbs of moderation: ingest, route, desk, status. Thin: the agents are `bucketmq.pipelines.moderation`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bucketmq import aio
+from bucketmq.cli.options import PROBE_VARIABLE, Json, open_bucket, state_of, wants_json
+from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
+from bucketmq.cli.serve import NEEDED, buckets_of
+from bucketmq.cli.worker import log_to_stderr
+from bucketmq.client import Bucket
+from bucketmq.errors import Invalid, NotFound, Unsupported
+from bucketmq.procedures.queues import EVENTS
+
+if TYPE_CHECKING:
+    from bucketmq.pipelines.moderation.posts import RoutedPost
+    from bucketmq.pipelines.moderation.router import Told
+    from bucketmq.pipelines.moderation.routing import Thresholds
+    from bucketmq.pipelines.moderation.settings import ModerationSettings
+
+BucketUrl = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="The bucket (env: BUCKET_NAME, a name on S3, a URL or a folder)."),
+]
+Host = Annotated[str, typer.Option(help="Where to listen. 0.0.0.0 is everywhere.")]
+
+
+def ingest(
+    context: typer.Context,
+    *,
+    host: Host = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one (env: PORT_INGEST; 8080).")
+    ] = None,
+    token: Annotated[
+        list[str] | None, typer.Option(metavar="TOKEN", help="Who submits shows it (env: INGEST_TOKEN).")
+    ] = None,
+    url: BucketUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Take posts: POST /submit with {"id", "text", "media_url"?} is answered 201 when the post is durable.
+
+    Without a token anybody who reaches the port may submit. /docs shows the API, /metrics is for Prometheus. SIGTERM
+    and Ctrl-C finish what is in flight.
+    """
+    from bucketmq.pipelines.moderation.settings import settings_from
+
+    settings = settings_from(url=_url(context, url), port_ingest=port, ingest_tokens=tuple(token or ()))
+
+    async def serve(bucket: aio.Bucket) -> None:
+        from bucketmq.pipelines.moderation.ingest import serve as run_ingest
+
+        await run_ingest(bucket, settings, host=host, listening=listening)
+
+    def listening(address: str) -> None:
+        from bucketmq.server.access import is_loopback
+
+        _tell_address(address, as_json=wants_json(context, as_json))
+        say(f"posts go to {address}/submit; stop it with Ctrl-C")
+        if not settings.ingest_tokens and not is_loopback(host):
+            say("WITHOUT A TOKEN: everybody who reaches this port can submit")
+        flush()
+
+    _run(settings.url, serve)
+
+
+def route(
+    context: typer.Context,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="End when nothing is left to do now.")] = False,
+    webhook: Annotated[
+        bool, typer.Option("--webhook", help="Also take notifications at POST /webhook; so too if there is a secret.")
+    ] = False,
+    host: Host = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one (env: PORT_ROUTER; 8081).")
+    ] = None,
+    secret: Annotated[
+        list[str] | None, typer.Option(metavar="TOKEN", help="Who notifies shows it (env: WEBHOOK_SECRET).")
+    ] = None,
+    review_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Told of flagged posts (env: REVIEW_WEBHOOK_URL).")
+    ] = None,
+    review_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="slack, json or pagerduty (env: REVIEW_WEBHOOK_FORMAT; slack).")
+    ] = None,
+    flag_above: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[CATEGORY=]N", help="A violation above it is flagged without a person; 0.85."),
+    ] = None,
+    clear_up_to: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[CATEGORY=]N", help="What is no violation is approved up to it; 0.3."),
+    ] = None,
+    url: BucketUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Move judged posts from pending/ to approved/, flagged/ or needs-review/, and tell people of flagged ones.
+
+    Pulls the bucket's events; with --webhook the bucket's provider may post them too. Any number of routers may run.
+    Prints a line for each post. SIGTERM and Ctrl-C finish what is in hand.
+    """
+    from bucketmq.pipelines.moderation.settings import settings_from
+
+    settings = settings_from(
+        url=_url(context, url),
+        port_router=port,
+        webhook_secrets=tuple(secret or ()),
+        review_url=review_url,
+        review_format=review_format,
+        thresholds=_thresholds(flag_above or [], clear_up_to or []),
+    )
+    show_json = wants_json(context, as_json)
+    told = _teller(as_json=show_json)
+
+    def listening(address: str) -> None:
+        _tell_address(address, as_json=show_json)
+        say(f"routing; notifications go to {address}/webhook; stop it with Ctrl-C")
+        flush()
+
+    async def work(bucket: aio.Bucket) -> None:
+        from bucketmq.pipelines.moderation.router import Router, serve
+
+        if once:
+            await Router(bucket, settings, told=told).run_once()
+        elif webhook or settings.webhook_secrets:
+            buckets = buckets_of(settings.url, [])
+            await serve(bucket, settings, host=host, buckets=buckets, told=told, listening=listening)
+        else:
+            await _pull(bucket, settings, told)
+
+    _run(settings.url, work)
+
+
+async def _pull(bucket: aio.Bucket, settings: ModerationSettings, told: Told) -> None:
+    """Route until SIGTERM or SIGINT."""
+    from bucketmq.pipelines.moderation.router import Router
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    router = Router(bucket, settings, told=told)
+    await router.start()
+    say("routing; stop it with Ctrl-C")
+    try:
+        await stop.wait()
+    finally:
+        await router.stop()
+
+
+def desk(
+    context: typer.Context,
+    *,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one.")] = 8082,
+    token: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TOKEN:ROLE", help="Who may log in: reviewer or read-only (env: DESK_TOKENS)."),
+    ] = None,
+    token_file: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="The same, one in each line.")] = None,
+    https: Annotated[
+        bool, typer.Option("--https", help="A proxy in front speaks https: the cookie goes over nothing else.")
+    ] = False,
+    private_images: Annotated[
+        bool, typer.Option("--private-images", help="Also fetch images from this machine and private networks.")
+    ] = False,
+    url: BucketUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Open the review desk and dashboard: a page for people.
+
+    It shows how posts flow, queues, rules and dead letters, and lets reviewers decide about the posts that wait for
+    them. Each person has a token. Others on this machine can read a command line: better keep tokens in DESK_TOKENS,
+    separated by spaces, or in a file. SIGTERM and Ctrl-C finish what is in flight.
+    """
+    from bucketmq.pipelines.moderation.classify.fetch import FetchSettings
+    from bucketmq.pipelines.moderation.desk.people import DESK_TOKENS, lines_of, read_people
+    from bucketmq.pipelines.moderation.settings import settings_from
+
+    bucket_url = settings_from(url=_url(context, url)).url
+    texts = [*(token or []), *(line for path in token_file or [] for line in lines_of(_read_file(path)))]
+    people = read_people(texts or os.environ.get(DESK_TOKENS, "").split())
+
+    async def serve(bucket: aio.Bucket) -> None:
+        from bucketmq.pipelines.moderation.desk.app import DeskSettings
+        from bucketmq.pipelines.moderation.desk.app import serve as run_desk
+
+        settings = DeskSettings(people=people, https=https, fetch=FetchSettings(private=private_images))
+        await run_desk(bucket, settings, host=host, port=port, listening=listening)
+
+    def listening(address: str) -> None:
+        from bucketmq.server.access import is_loopback
+
+        _tell_address(address, as_json=wants_json(context, as_json))
+        say(f"the desk is at {address}/ ; {plural(len(people), 'token')} let people in")
+        if not https and not is_loopback(host):
+            say("WITHOUT HTTPS: everybody on the way can read tokens; put a proxy in front and give --https")
+        flush()
+
+    _run(bucket_url, serve)
+
+
+def _read_file(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"cannot read the tokens in {path}: {error}") from None
+
+
+def status(context: typer.Context, *, url: BucketUrl = None, as_json: Json = False) -> None:
+    """How many posts are where: waiting to be judged, pending, decided, waiting for a person."""
+    from bucketmq.pipelines.moderation.settings import settings_from
+
+    settings = settings_from(url=_url(context, url))
+    with open_bucket(context, settings.url, probe=False) as bucket:
+        found = _status(bucket)
+    if wants_json(context, as_json):
+        emit(found)
+        return
+    table(("where", "#posts"), [("not judged yet", found["unjudged"]), *found["objects"].items()])
+    oldest = age(found["oldest_waiting_seconds"])
+    people = f"{plural(found['waiting_for_people'], 'post')} wait for a person"
+    say(f"{people}{f', the oldest for {oldest}' if oldest else ''}; {found['reviewed']:,} were decided by people")
+    if found["dead_letters"]:
+        say(f"{plural(found['dead_letters'], 'event')} could not be handled; see: bucketmq dead {EVENTS}")
+
+
+def _status(bucket: Bucket) -> dict[str, Any]:
+    from bucketmq.pipelines.moderation import posts
+    from bucketmq.server.place import bus_of, run_now, seconds_now
+
+    bus = bus_of(bucket)
+    waiting = run_now(bucket, posts.waiting(bus))
+    oldest = waiting.entries[0].stored_at if waiting.entries else None
+    counted = run_now(bucket, posts.overview(bus))
+    return {
+        "submitted": counted.submitted,
+        "unjudged": counted.unjudged,
+        "objects": counted.objects,
+        "waiting_for_people": len(waiting.entries),
+        "oldest_waiting_seconds": None if oldest is None else max(0.0, seconds_now(bucket) - oldest),
+        "reviewed": waiting.reviewed,
+        "dead_letters": _dead(bucket, EVENTS),
+    }
+
+
+def _dead(bucket: Bucket, queue: str) -> int:
+    try:
+        return bucket.existing_queue(queue).stats().dead
+    except NotFound:
+        return 0
+
+
+def _url(context: typer.Context, given: str | None) -> str | None:
+    """The bucket from the command line; None leaves it to the environment."""
+    return given or state_of(context).url
+
+
+def _thresholds(flag_above: list[str], clear_up_to: list[str]) -> Thresholds:
+    from bucketmq.pipelines.moderation.routing import CLEAR_UP_TO, FLAG_ABOVE, make_thresholds
+
+    flag, flag_by = _numbers(flag_above, FLAG_ABOVE)
+    clear, clear_by = _numbers(clear_up_to, CLEAR_UP_TO)
+    return make_thresholds(flag=flag, clear=clear, flag_by=flag_by, clear_by=clear_by)
+
+
+def _numbers(texts: list[str], default: float) -> tuple[float, dict[str, float]]:
+    """Thresholds as they are written: 0.9 for all, spam=0.95 for one."""
+    common, by_category = default, {}
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            raise Invalid(f"{text!r} is no threshold; write 0.9, or spam=0.95") from None
+        if equals:
+            by_category[name] = value
+        else:
+            common = value
+    return common, by_category
+
+
+def _teller(*, as_json: bool) -> Callable[[RoutedPost], None]:
+    import msgspec
+
+    def told(routed: RoutedPost) -> None:
+        if as_json:
+            emit(msgspec.to_builtins(routed))
+        else:
+            where = routed.outcome or "nowhere, for a newer revision was decided"
+            emit_text(f"{routed.id!r} revision {routed.revision}: {where} {routed.reason}".rstrip())
+        flush()
+
+    return told
+
+
+def _tell_address(address: str, *, as_json: bool) -> None:
+    if as_json:
+        emit({"url": address, "pid": os.getpid()})
+
+
+def _run(url: str, work: Callable[[aio.Bucket], Awaitable[None]]) -> None:
+    """Do it on the bucket, and close that in the end."""
+    log_to_stderr()
+    logging.getLogger("bucketmq").setLevel(logging.INFO)
+
+    async def main() -> None:
+        probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
+        async with aio.connect(url, probe=probe) as bucket:
+            await work(bucket)
+
+    try:
+        asyncio.run(main())
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        raise Unsupported(f"this needs the package {error.name}; run: pip install 'bucketmq[server]'") from None

@@ -1,0 +1,172 @@
+"""The verb `moderation demo`: the whole pipeline on this machine, with what happens shown as it happens."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import msgspec
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.output import emit, emit_text, errors, screen
+
+if TYPE_CHECKING:
+    from bucketmq.pipelines.moderation.demo.account import Account
+    from bucketmq.pipelines.moderation.demo.show import Look, Show
+
+LINE_SECONDS = 2.0
+BAR = 40
+
+
+def demo(
+    context: typer.Context,
+    count: Annotated[int, typer.Option(min=20, max=5000, help="How many made-up posts are submitted.")] = 300,
+    classifier: Annotated[str, typer.Option(help="Who judges: embedded, claude or cascade.")] = "embedded",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C.")] = False,
+    as_json: Json = False,
+) -> None:
+    """See moderation work: ingest, Spark, router and review desk on a local folder; the router is killed on the way.
+
+    Needs no account and no server. Ends by itself in about two minutes; exits with 1 if a post is lost.
+    """
+    from bucketmq.pipelines.moderation.demo.show import Plan, Show
+
+    folder = Path(tempfile.mkdtemp(prefix="bucketmq-moderation-"))
+    plan = Plan(url=f"file://{folder}/bucket", folder=folder, count=count, classifier=classifier)
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        with Screen() as shown, Show(plan, shown.show) as show:
+            account = show.run()
+            shown.close()
+            if wants_json(context, as_json):
+                told = msgspec.to_builtins(account) | {"good": account.good}
+                emit(told | ({"bucket": plan.url, "desk": show.desk.link} if keep else {}))
+            else:
+                _tell(account)
+                if keep:
+                    emit_text(f"dashboard   {show.desk.link}")
+                    emit_text(f"bucket      {plan.url}")
+                    emit_text("Everything goes on running. Ctrl-C ends it.")
+                else:
+                    emit_text(f"The dashboard was at {show.desk.url}; --keep (make demo KEEP=1) leaves it running.")
+            if keep:
+                _until_interrupted(show)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not account.good:
+        raise typer.Exit(Code.ERROR)
+
+
+def _leave(*_: Any) -> None:
+    """Let SIGTERM unwind the stack, so that every process is ended."""
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _until_interrupted(show: Show) -> None:
+    sys.stdout.flush()
+    try:
+        while show.crew.fallen() is None:
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        pass
+
+
+class Screen:
+    """Draws on standard error: a picture that redraws itself on a terminal, a line every two seconds elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = errors()
+        self._live = Live(console=self._console, refresh_per_second=5) if sys.stderr.isatty() else None
+        self._line_at = 0.0
+        self._note = ""
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop drawing; what was drawn last stays."""
+        if self._live is not None:
+            self._live.__exit__(None, None, None)
+            self._live = None
+
+    def show(self, look: Look) -> None:
+        if self._live is not None:
+            self._live.update(_picture(look))
+            return
+        if look.note != self._note:
+            self._note = look.note
+            self._console.print(Text(f"{look.seconds:5.1f} s  {look.note}"))
+        if time.monotonic() >= self._line_at:
+            self._line_at = time.monotonic() + LINE_SECONDS
+            steps = "  ".join(f"{name} {number}" for name, number in _steps(look))
+            self._console.print(Text(f"{look.seconds:5.1f} s  {steps}"))
+
+
+def _steps(look: Look) -> list[tuple[str, int]]:
+    objects = look.objects
+    return [
+        ("accepted", look.accepted),
+        *(
+            (prefix.rstrip("/"), objects.get(prefix, 0))
+            for prefix in ("pending/", "approved/", "needs-review/", "flagged/")
+        ),
+        ("notices", look.notices),
+    ]
+
+
+STYLES = {"pending": "yellow", "approved": "green", "needs-review": "cyan", "flagged": "red", "notices": "magenta"}
+
+
+def _picture(look: Look) -> Group:
+    table = Table(box=SIMPLE_HEAD, show_header=False)
+    most = max(1, look.accepted)
+    for name, number in _steps(look):
+        bar = Text("█" * round(BAR * number / most), style=STYLES.get(name, "white"))
+        table.add_row(name, f"{number:,}", bar)
+    states = "   ".join(f"{name}: {state}" for name, state in look.states.items())
+    return Group(Text(f"{look.seconds:5.1f} s  {look.note}", style="bold"), table, Text(states, style="dim"))
+
+
+def _tell(account: Account) -> None:
+    rows = (
+        ("accepted", account.accepted, "answered 201: durable in the queue submissions"),
+        ("  repeated", account.repeated, "submitted twice, judged once"),
+        ("  revised", account.revised, "another text under the same id: a new revision"),
+        ("refused", account.refused, "not JSON, or no text: answered 400"),
+        *((f"in {prefix}", number, "") for prefix, number in account.outcomes.items()),
+        ("lost", account.lost, " ".join(account.examples)),
+        ("in two places", account.twice, ""),
+        ("flagged", account.flagged, f"{account.noticed} of them told to the reviewers"),
+        ("notices refused", account.notices_refused, "by a webhook having a bad day, and sent again"),
+    )
+    emit_text("")
+    for name, number, text in rows:
+        emit_text(f"{name:<18}{number:>6,}  {text}".rstrip())
+    emit_text("")
+    emit_text(f"{'step':<24}{'median':>9}{'90 %':>9}")
+    for step in account.steps:
+        emit_text(f"{step.step:<24}{step.median:>7.2f} s{step.most:>7.2f} s")
+    for problem in account.failed[:5]:
+        emit_text(f"unexpected: {problem}")
+    emit_text("")
+    good = "nothing was lost: every accepted post is in exactly one place, every flagged one was told"
+    text = good if account.good else "SOMETHING IS WRONG: please report this"
+    screen().print(f"[bold {'green' if account.good else 'red'}]{text}[/]")

@@ -1,0 +1,341 @@
+"""The verbs of pipelines: list, show, run and package them. What a pipeline does belongs to `bucketmq.spark`.
+
+How a name leads to one, and which options it has of its own, is `bucketmq.cli.pipeline_names`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+import typer
+
+from bucketmq.bucket.urls import without_secrets
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import Json, Url, the_url, wants_json
+from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
+from bucketmq.cli.pipeline_metrics import MetricsPage
+from bucketmq.cli.pipeline_names import load, made, option_words, options_of
+from bucketmq.cli.progress import Progress
+from bucketmq.cli.worker import log_to_stderr
+from bucketmq.errors import Invalid
+from bucketmq.pipelines.shipped import SHIPPED
+from bucketmq.queue.settings import DEAD_SUFFIX
+from bucketmq.spark.failure import explained
+from bucketmq.spark.folders import state_folder
+from bucketmq.spark.package import package as make_package
+from bucketmq.spark.pipeline import Pipeline
+from bucketmq.spark.progress import Figures, Stop, Totals, attend
+from bucketmq.spark.session import LEVELS, is_there, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""For verbs that hand options on to the pipeline."""
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="One that comes along (bucketmq pipeline ls), or module:attribute.")
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(metavar="FOLDER", help="Where Spark keeps how far it is. Default: in your state folder, by bucket."),
+]
+
+
+def ls(context: typer.Context, as_json: Json = False) -> None:
+    """List the pipelines that come with BucketMQ."""
+    rows = sorted(SHIPPED.values(), key=lambda each: each.name)
+    if wants_json(context, as_json):
+        for each in rows:
+            emit({"name": each.name, "about": each.about, "where": each.where, "options": options_of(each.name)})
+        return
+    table(("name", "what it does", "options"), [(each.name, each.about, option_words(each.name)) for each in rows])
+
+
+def show(
+    context: typer.Context, name: Name, checkpoint: Checkpoint = None, url: Url = None, as_json: Json = False
+) -> None:
+    """Show a pipeline: where rows come from, its stages, where they go, and where its state lies.
+
+    Options of the pipeline itself follow as for run.
+    """
+    found = made(load(name), name, context.args)
+    if not isinstance(found, Pipeline):
+        _show_chore(name, as_json=wants_json(context, as_json))
+        return
+    bucket = _absolute(the_url(context, url))
+    row = {
+        "name": found.name,
+        "about": found.about,
+        "source": {"kind": type(found.source).__name__, **_fields(found.source), "columns": found.source.columns},
+        "stages": [{"name": each.name, "takes": each.takes, "gives": each.gives} for each in found.stages],
+        "target": {"kind": type(found.target).__name__, **_fields(found.target)},
+        "checkpoint": checkpoint or str(_checkpoint(bucket, found.name)),
+        "dead_letters": found.dead_letters + DEAD_SUFFIX,
+    }
+    if wants_json(context, as_json):
+        emit(row)
+        return
+    emit_text(f"{found.name}{': ' + found.about if found.about else ''}")
+    emit_text(f"  from   {_end_words(found.source)}")
+    emit_text(f"           {found.source.columns}")
+    for each in found.stages:
+        emit_text(f"  stage  {each.name}")
+        emit_text(f"           takes {each.takes}")
+        emit_text(f"           gives {each.gives}")
+    emit_text(f"  to     {_end_words(found.target)}")
+    emit_text(f"  checkpoint    {row['checkpoint']}")
+    emit_text(f"  dead letters  {row['dead_letters']} (bucketmq dead {found.dead_letters})")
+
+
+def run(
+    context: typer.Context,
+    name: Name,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Read what there is now, and end.")] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="MASTER", help="Where Spark runs, like spark://host:7077. Default: local[*,4]."),
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", "-o", metavar="KEY=VALUE", help="Of the source or store, like maxRowsPerTrigger=1000."
+        ),
+    ] = None,
+    trigger: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="A batch begins so often, if anything is new.")
+    ] = 1.0,
+    checkpoint: Checkpoint = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(metavar="PORT", min=0, max=65535, help="Figures for Prometheus; 0 is any free port.")
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(metavar="HOST", help="Where these are served.")] = "127.0.0.1",
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help=f"Show Spark's own log: {', '.join(LEVELS)}.")
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Run a pipeline on Spark, until it is told to stop.
+
+    Tells of each batch: rows a second, how many messages are left to read, how long it took, and how many rows became
+    dead letters. SIGTERM and Ctrl-C finish the batch in flight; a second one stops at once. Options of the pipeline
+    itself follow, like --queue jobs for archive.
+    """
+    log_to_stderr()
+    found = made(load(name), name, context.args)
+    bucket = _absolute(the_url(context, url))
+    settings, options = _pairs("--conf", conf or []), _pairs("--option", option or [])
+    as_json = wants_json(context, as_json)
+    label = found.name if isinstance(found, Pipeline) else name.replace(":", "-")
+    with _session(master, settings, label, log_level) as spark:
+        if not isinstance(found, Pipeline):
+            _run_chore(found, spark, bucket, options, as_json=as_json)
+            return
+        place = checkpoint or str(_checkpoint(bucket, found.name))
+        _run_pipeline(
+            found,
+            spark,
+            bucket,
+            place,
+            options,
+            once=once,
+            trigger=trigger,
+            page=_page(found.name, metrics_host, metrics_port),
+            as_json=as_json,
+        )
+
+
+def package(
+    context: typer.Context,
+    out: Annotated[Path, typer.Argument(metavar="OUT.zip", help="The file to write.")],
+    as_json: Json = False,
+) -> None:
+    """Pack bucketmq itself into a file for spark-submit --py-files."""
+    packed = make_package(out)
+    if wants_json(context, as_json):
+        emit(packed)
+    else:
+        say(f"{packed.path}: {plural(packed.files, 'file')}, {packed.size_bytes / 1e6:.1f} MB")
+
+
+@contextlib.contextmanager
+def _session(master: str | None, conf: dict[str, str], name: str, log_level: str | None) -> Iterator[SparkSession]:
+    """The session, for a while. One that was there before stays."""
+    ours = not is_there()
+    if ours:
+        say(f"starting Spark on {master or 'this machine'} ...")
+    try:
+        spark = session(master, conf, name=name, log_level=log_level)
+    except Exception as error:
+        raise explained(error) from error
+    try:
+        yield spark
+    finally:
+        if ours:
+            # What was interrupted or failed may have taken the JVM along; there is nothing left to stop then.
+            with contextlib.suppress(Exception):
+                spark.stop()
+
+
+def _run_chore(
+    chore: Callable[..., Any], spark: SparkSession, url: str, options: dict[str, str], *, as_json: bool
+) -> None:
+    more = {"options": options} if options else {}
+    try:
+        done = chore(spark, url, **more)
+    except Exception as error:
+        raise explained(error) from error
+    if as_json:
+        emit(done)
+    else:
+        _tell_summary(msgspec.to_builtins(done))
+    if getattr(done, "complete", True) is False:  # what an audit calls it when something is missing
+        raise typer.Exit(Code.INCOMPLETE)
+
+
+def _tell_summary(summary: dict[str, Any]) -> None:
+    for key, value in summary.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            table(list(value[0]), [list(row.values()) for row in value])
+        else:
+            emit_text(f"{key:<16} {value}")
+
+
+def _run_pipeline(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    url: str,
+    checkpoint: str,
+    options: dict[str, str],
+    *,
+    once: bool,
+    trigger: float,
+    page: contextlib.AbstractContextManager[MetricsPage | None],
+    as_json: bool,
+) -> None:
+    from bucketmq.spark.run import start
+
+    totals = Totals()
+    stop = Stop()
+    with page as metrics, _signals(stop) as interrupted, Progress(f"{pipeline.name}: waiting for messages") as line:
+
+        def told(figures: Figures) -> None:
+            totals.add(figures)
+            if metrics is not None:
+                metrics.show(totals)
+            if as_json:
+                emit({"pipeline": pipeline.name, **msgspec.structs.asdict(figures)})
+                flush()
+            else:
+                line.show(_words(pipeline.name, figures, totals))
+
+        try:
+            query = start(
+                pipeline, url, spark, checkpoint=checkpoint, once=once, trigger_seconds=trigger, options=options
+            )
+        except Exception as error:
+            raise explained(error) from error
+        say(f"pipeline {pipeline.name} runs; stop it with Ctrl-C. Checkpoint: {checkpoint}")
+        attend(query, stop, told)
+    say(
+        f"pipeline {pipeline.name} stopped: {plural(totals.rows, 'row')} in {plural(totals.batches, 'batch')}, "
+        f"{plural(totals.dead_letters, 'dead letter')}".replace("batchs", "batches")
+    )
+    if interrupted():
+        raise typer.Exit(Code.INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _signals(stop: Stop) -> Iterator[Callable[[], bool]]:
+    """While it lasts, signals are wishes. What it gives says whether one of them was Ctrl-C."""
+    seen: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+        stop.tell()
+
+    is_main = threading.current_thread() is threading.main_thread()  # nobody else may set handlers
+    numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
+    before = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield lambda: signal.SIGINT in seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _words(name: str, figures: Figures, totals: Totals) -> str:
+    lag = "" if figures.lag is None else f", {plural(figures.lag, 'message')} to go"
+    dead = f", {plural(totals.dead_letters, 'dead letter')}" if totals.dead_letters else ""
+    return (
+        f"{name}: batch {figures.batch}, {plural(figures.rows, 'row')} in {age(figures.seconds)} "
+        f"({figures.rows_per_second:,.0f}/s){lag}; {plural(totals.rows, 'row')} in all{dead}"
+    )
+
+
+def _page(name: str, host: str, port: int | None) -> contextlib.AbstractContextManager[MetricsPage | None]:
+    if port is None:
+        return contextlib.nullcontext()
+    page = MetricsPage(name, host, port)
+    say(f"metrics at {page.url}")
+    return page
+
+
+def _show_chore(name: str, *, as_json: bool) -> None:
+    shipped = SHIPPED.get(name)
+    about = shipped.about if shipped is not None else (inspect.getdoc(load(name)) or "").partition("\n")[0]
+    if as_json:
+        emit({"name": name, "about": about, "options": options_of(name)})
+        return
+    emit_text(f"{name}: {about}")
+    for each in options_of(name):
+        emit_text(f"  {each['option']:<20} {each['kind']}{', needed' if each['needed'] else ''}")
+
+
+def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not key or not equals:
+            raise Invalid(f"{flag} takes KEY=VALUE, not {each!r}")
+        found[key] = value
+    return found
+
+
+def _absolute(url: str) -> str:
+    """A folder by its whole path: Spark's processes begin in other folders than this one."""
+    return url if "://" in url else str(Path(url).absolute())
+
+
+def _checkpoint(url: str, name: str) -> Path:
+    """In the state folder of the user, by what the bucket is called and, so that no two share one, all of its URL."""
+    shown = without_secrets(url)
+    path = unquote(urlsplit(shown).path if "://" in shown else shown)
+    last = re.sub(r"[^A-Za-z0-9._-]", "_", Path(path).name or urlsplit(shown).netloc) or "bucket"
+    mark = hashlib.sha256(shown.partition("?")[0].rstrip("/").encode()).hexdigest()[:12]
+    return state_folder("checkpoints", f"{last}-{mark}") / name
+
+
+def _fields(end: Any) -> dict[str, Any]:
+    return {key: value for key, value in msgspec.structs.asdict(end).items() if value not in (None, "", ())}
+
+
+def _end_words(end: Any) -> str:
+    said = ", ".join(f"{key}={value!r}" for key, value in _fields(end).items())
+    return f"{type(end).__name__}({said})"

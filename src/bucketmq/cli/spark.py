@@ -1,0 +1,110 @@
+"""Verbs about what queues know of Spark queries: their readers, their transactions, what they left behind.
+
+None of them needs Spark. Running pipelines is `bucketmq.cli.pipeline`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import Json, QueueName, Url, Yes, the_url, wants_json
+from bucketmq.cli.output import ask, emit, plural, say
+from bucketmq.errors import Invalid
+
+
+def forget(
+    context: typer.Context,
+    queue: QueueName,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The reader, as stats shows it, or the transaction.")],
+    *,
+    txn: Annotated[
+        bool, typer.Option("--txn", help="A transaction that wrote to the queue, not a reader of it.")
+    ] = False,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Forget a query that ended for good, after asking.
+
+    A reader that is forgotten holds back trimming no more. Of a transaction (--txn) the queue forgets which batches
+    were published: run again, they would be published again.
+    """
+    from bucketmq.spark import readers
+
+    place = the_url(context, url), queue, name
+    known: msgspec.Struct = readers.find_transaction(*place) if txn else readers.find(*place)
+    what = "what was published by" if txn else "the reader"
+    if not ask(f"Forget {what} {name} of {queue}?", yes=yes):
+        say("nothing was changed")
+        raise typer.Exit(Code.ERROR)
+    known = readers.forget_transaction(*place) if txn else readers.forget(*place)
+    if wants_json(context, as_json):
+        emit(
+            {
+                "queue": queue,
+                "name": name,
+                "kind": "transaction" if txn else "reader",
+                "was": msgspec.to_builtins(known),
+            }
+        )
+    else:
+        say(f"forgot {what} {name}")
+
+
+def orphans(context: typer.Context, queue: QueueName, url: Url = None, as_json: Json = False) -> None:
+    """Delete what failed writes left behind: parts older than a day that nothing names.
+
+    Trimming does this by itself, once a day.
+    """
+    from bucketmq.spark import orphans as spark_orphans
+
+    removed = spark_orphans.remove(the_url(context, url), queue)
+    if wants_json(context, as_json):
+        emit({"queue": queue, "removed": removed})
+    else:
+        say(f"removed {plural(removed, 'orphan')}")
+
+
+def restore_checkpoint(
+    context: typer.Context,
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The new checkpoint; must be empty or not there.")],
+    *,
+    queue: Annotated[
+        str, typer.Option("--queue", metavar="QUEUE", help="The queue written to, for --txn, or read, for --reader.")
+    ],
+    txn: Annotated[
+        str | None, typer.Option("--txn", metavar="NAME", help="The query's id, or the txn of its sink.")
+    ] = None,
+    reader: Annotated[
+        str | None, typer.Option("--reader", metavar="NAME", help="The subscription of its source.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=0, help="With --reader: the last batch that the target knows.")] = 0,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Make the checkpoint of a Spark query again, where it was lost.
+
+    From what its sink noted in the queue it wrote to (--txn), and nothing is doubled; or from how far its reader came
+    in the queue it read (--reader), whatever it wrote to, and the last batches may run again. Queries with state
+    cannot be restored.
+    """
+    from bucketmq.spark import restore
+
+    if (txn is None) == (reader is None):
+        raise Invalid("give --txn or --reader, one of them")
+    place = the_url(context, url)
+    if txn is not None:
+        restored = restore.restore_checkpoint(place, queue, txn, folder)
+    else:
+        assert reader is not None
+        restored = restore.restore_from_reader(place, queue, reader, folder, batch=batch)
+    if wants_json(context, as_json):
+        emit({"checkpoint": folder, **msgspec.to_builtins(restored)})
+        return
+    for name, offsets in restored.offsets.items():
+        say(f"{name} is read on at {', '.join(f'{offset:,} of shard {shard}' for shard, offset in offsets.items())}")
+    say(f"{folder} is ready; the next batch is number {restored.batch + 1}")

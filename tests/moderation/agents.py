@@ -1,0 +1,136 @@
+"""The agents on threads of their own, on real ports, over a store that tests look at from the side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+from fastapi import FastAPI
+from server.running import WAIT_SECONDS, aio_on, sync_on
+
+from bucketmq import aio
+from bucketmq.bucket.memory import MemoryStore
+from bucketmq.bucket.port import PLAIN, Attributes, Object, Refused, Removed, Unknown, Version, Written
+from bucketmq.errors import Unavailable
+from bucketmq.pipelines.moderation import ingest, router
+from bucketmq.pipelines.moderation.settings import ModerationSettings, settings_from
+from bucketmq.server.run import Server, listen, server_of
+
+__all__ = ["Gate", "aio_on", "ingesting", "routing", "settings_with", "sync_on"]
+
+
+def settings_with(**options: Any) -> ModerationSettings:
+    return settings_from({}, url="memory://", port_ingest=0, port_router=0, **options)
+
+
+class Gate(MemoryStore):
+    """A store whose writes of some keys wait until the gate is open, or fail while it is broken."""
+
+    def __init__(self, holds: str = "\0") -> None:
+        super().__init__()
+        self.holds = holds
+        self.broken = False
+        self.open = threading.Event()
+        self.reached = threading.Event()
+
+    def _pass(self, key: str) -> None:
+        if self.holds in key:
+            self.reached.set()
+            if self.broken:
+                raise Unavailable("503, try again")
+            assert self.open.wait(WAIT_SECONDS)
+
+    def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
+        self._pass(key)
+        return super().create(key, body, attributes)
+
+    def replace(
+        self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN
+    ) -> Written | Refused | Unknown:
+        self._pass(key)
+        return super().replace(key, body, version, attributes)
+
+    def rename(self, key: str, target: str, version: Version) -> Removed | Refused | Unknown:
+        self._pass(target)
+        return super().rename(key, target, version)
+
+    def body(self, key: str) -> bytes | None:
+        found = self.get(key)
+        return found.body if isinstance(found, Object) else None
+
+    def keys(self, prefix: str) -> list[str]:
+        return [entry.key for entry in self.list(prefix, after="", limit=100_000).entries]
+
+
+class Agent:
+    """What a test sees of an agent."""
+
+    def __init__(self, url: str, server: Server) -> None:
+        self.url = url
+        self.http = httpx2.Client(base_url=url, timeout=WAIT_SECONDS)
+        self._server = server
+
+    def stop(self) -> None:
+        """Tell it to stop, as SIGTERM would."""
+        self._server.should_exit = True
+
+
+@contextlib.contextmanager
+def _running(make_bucket: Callable[[], aio.Bucket], make_app: Callable[[aio.Bucket], FastAPI]) -> Iterator[Agent]:
+    ready = threading.Event()
+    found: dict[str, Any] = {}
+
+    async def main() -> None:
+        bucket = make_bucket()
+        try:
+            with listen("127.0.0.1", 0) as bound:
+
+                def listening(url: str) -> None:
+                    found["url"] = url
+                    ready.set()
+
+                found["server"] = server_of(make_app(bucket), 30.0, listening)
+                await found["server"].serve(sockets=[bound])
+        finally:
+            await bucket.close()
+            ready.set()
+
+    def work() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            found["error"] = error
+
+    thread = threading.Thread(target=work, name="agent")
+    thread.start()
+    try:
+        assert ready.wait(WAIT_SECONDS) and "url" in found, f"the agent did not start: {found.get('error')!r}"
+        agent = Agent(found["url"], found["server"])
+        with agent.http:
+            yield agent
+    finally:
+        if "server" in found:
+            found["server"].should_exit = True
+        thread.join(WAIT_SECONDS + 15)
+    assert not thread.is_alive(), "the agent did not stop"
+    if "error" in found:
+        raise found["error"]
+
+
+@contextlib.contextmanager
+def ingesting(store: MemoryStore, *, server: Any = None, **options: Any) -> Iterator[Agent]:
+    settings = settings_with(**options)
+    with _running(lambda: aio_on(store), lambda bucket: ingest.make_app(bucket, settings, server=server)) as agent:
+        yield agent
+
+
+@contextlib.contextmanager
+def routing(store: MemoryStore, **options: Any) -> Iterator[Agent]:
+    settings = settings_with(**{"webhook_secrets": ("a-secret",), **options})
+    with _running(lambda: aio_on(store), lambda bucket: router.make_app(bucket, settings)) as agent:
+        agent.http.headers["authorization"] = "Bearer a-secret"
+        yield agent

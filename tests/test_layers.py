@@ -44,10 +44,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": BELOW_FACADES | {"deliveries", "client_events", "notify.lazy"},
     "aio": BELOW_FACADES | {"deliveries", "aio_events", "notify.lazy"},
     "server": FACADES | {"server"},
-    "spark": BELOW_FACADES | {"bucket.port", "bucket.settings", "spark"},
+    "spark": BELOW_FACADES | {"bucket.port", "bucket.settings", "client", "deliveries", "spark"},
     "pipelines": FACADES | {"bucket.port", "server", "spark", "pipelines"},
     "pricing": {"errors", "engines"},
-    "": BELOW_FACADES | {"deliveries", "changes", "client", "aio"},  # bucketmq/__init__.py: the public names
+    # bucketmq/__init__.py: the public names
+    "": BELOW_FACADES | {"deliveries", "changes", "client", "aio", "spark.history"},
     "testing": FACADES | {"pricing", "server", "spark", "pipelines", "testing"},
     "cli": FACADES | {"pricing", "server", "spark", "pipelines", "testing", "cli"},
 }

@@ -11,33 +11,37 @@ for delivery in queue.receive(10):
 ```
 """
 
-from bucketmq import aio
-from bucketmq.changes import AsyncChange, Change
-from bucketmq.client import Bucket, DeadLetters, Delivery, Queue, Subscription, connect
-from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage
-from bucketmq.engines.meter import Requests
-from bucketmq.errors import (
-    BucketMQError,
-    Contended,
-    Corrupt,
-    Denied,
-    Invalid,
-    LeaseLost,
-    NotFound,
-    Unavailable,
-    Unsupported,
-)
-from bucketmq.events.event import ObjectEvent
-from bucketmq.events.rule import Policy, Rule
-from bucketmq.outcomes import Bury, Done, Release, Retry
-from bucketmq.procedures.audit import Audited
-from bucketmq.procedures.gather import Complete
-from bucketmq.procedures.objects import Read, Stored
-from bucketmq.procedures.redrive import Redriven
-from bucketmq.procedures.send import Receipt
-from bucketmq.procedures.stats import QueueStats
-from bucketmq.procedures.sweep import Swept
-from bucketmq.queue.settings import Backoff, Settings
+import typing
+
+if typing.TYPE_CHECKING:
+    from bucketmq import aio
+    from bucketmq.changes import AsyncChange, Change
+    from bucketmq.client import Bucket, DeadLetters, Delivery, Queue, Subscription, connect
+    from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage
+    from bucketmq.engines.meter import Requests
+    from bucketmq.errors import (
+        BucketMQError,
+        Contended,
+        Corrupt,
+        Denied,
+        Invalid,
+        LeaseLost,
+        NotFound,
+        Unavailable,
+        Unsupported,
+    )
+    from bucketmq.events.event import ObjectEvent
+    from bucketmq.events.rule import Policy, Rule
+    from bucketmq.outcomes import Bury, Done, Release, Retry
+    from bucketmq.procedures.audit import Audited
+    from bucketmq.procedures.gather import Complete
+    from bucketmq.procedures.objects import Read, Stored
+    from bucketmq.procedures.redrive import Redriven
+    from bucketmq.procedures.send import Receipt
+    from bucketmq.procedures.stats import QueueStats
+    from bucketmq.procedures.sweep import Swept
+    from bucketmq.queue.settings import Backoff, Settings
+    from bucketmq.spark.history import history
 
 __version__ = "0.1.0"
 
@@ -81,4 +85,72 @@ __all__ = [
     "Unsupported",
     "aio",
     "connect",
+    "history",
 ]
+
+_HOMES = {
+    "bucketmq.changes": ("AsyncChange", "Change"),
+    "bucketmq.client": ("Bucket", "DeadLetters", "Delivery", "Queue", "Subscription", "connect"),
+    "bucketmq.deliveries": ("Batch", "DeadLetter", "PeekedMessage"),
+    "bucketmq.engines.meter": ("Requests",),
+    "bucketmq.errors": (
+        "BucketMQError",
+        "Contended",
+        "Corrupt",
+        "Denied",
+        "Invalid",
+        "LeaseLost",
+        "NotFound",
+        "Unavailable",
+        "Unsupported",
+    ),
+    "bucketmq.events.event": ("ObjectEvent",),
+    "bucketmq.events.rule": ("Policy", "Rule"),
+    "bucketmq.outcomes": ("Bury", "Done", "Release", "Retry"),
+    "bucketmq.procedures.audit": ("Audited",),
+    "bucketmq.procedures.gather": ("Complete",),
+    "bucketmq.procedures.objects": ("Read", "Stored"),
+    "bucketmq.procedures.redrive": ("Redriven",),
+    "bucketmq.procedures.send": ("Receipt",),
+    "bucketmq.procedures.stats": ("QueueStats",),
+    "bucketmq.procedures.sweep": ("Swept",),
+    "bucketmq.queue.settings": ("Backoff", "Settings"),
+    "bucketmq.spark.history": ("history",),
+}
+"""Where the public names live. A module is imported when one of its names is first used: Spark starts many processes
+that need few of them."""
+
+_PARTS = (
+    "aio",
+    "bucket",
+    "changes",
+    "client",
+    "deliveries",
+    "engines",
+    "errors",
+    "events",
+    "log",
+    "notify",
+    "outcomes",
+    "procedures",
+    "queue",
+    "rulebook",
+)
+"""Parts of the package that `import bucketmq` makes reachable, as it would if it imported everything."""
+
+if not typing.TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name in _PARTS:
+            return import_module(f"bucketmq.{name}")
+        for home, names in _HOMES.items():
+            if name in names:
+                found = globals()[name] = getattr(import_module(home), name)
+                return found
+        raise AttributeError(f"module 'bucketmq' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_PARTS, "__version__"})

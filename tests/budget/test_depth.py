@@ -19,7 +19,7 @@ DEPTHS = [1_000, MILLION]
 LISTED = pytest.mark.parametrize("listed", [True, False], ids=["listed", "walked"])
 
 COLD_SEND_MAX = {True: 10, False: HINT_EVERY_WALKED + 8}
-COLD_STATS_MAX = {True: 16, False: HINT_EVERY_WALKED + 12}
+COLD_STATS_MAX = {True: 17, False: HINT_EVERY_WALKED + 12}
 
 
 def deep(depth: int, *, listed: bool, behind: int | None = None) -> DeepStore:

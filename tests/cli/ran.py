@@ -6,7 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from bucketmq.client import Queue
+from bucketmq.client import Bucket, Queue
+from bucketmq.procedures.api import QueueApi
+from bucketmq.procedures.publish import publish
+from bucketmq.procedures.readers import begin_reader
+from bucketmq.procedures.requests import Procedure
 
 
 class Ran:
@@ -51,3 +55,17 @@ def bury(queue: Queue, *reasons: str) -> None:
     for delivery in queue.receive(len(reasons)):
         delivery.bury(delivery.body)
     queue.flush()
+
+
+def spark_query(bucket: Bucket, *, source: str, reader: str, target: str, txn: str) -> None:
+    """What a query that read one queue and wrote to another leaves in both."""
+
+    def run(queue: str, offset: int) -> Procedure[None]:
+        opened = yield from QueueApi(bucket._api, queue, {}).open()
+        if queue == source:
+            yield from begin_reader(opened, reader, {0: offset}, {}, holds=True)
+        else:
+            yield from publish(opened, txn, 3, [], {source: {"0": offset}})
+
+    for queue in (source, target):
+        bucket._engine.run(run(queue, 5))

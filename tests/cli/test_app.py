@@ -94,6 +94,7 @@ def test_without_a_url_every_verb_says_how_to_set_one(cli: Cli, verb: str, monke
     args |= {"rules add": ["r", "--to", "queue:q"], "rules test": ["r", "--key", "k"]}
     args |= {"notifications set": ["--url", "https://example.com/"]}
     args |= {"notifications show": [], "notifications reset": []}
+    args |= {"spark forget": ["jobs", "r"], "spark restore-checkpoint": ["cp", "--queue", "jobs", "--txn", "t"]}
     ran = cli(*verb.split(), *args.get(verb, ["jobs"]))
     assert ran.code == 2
     assert "export BUCKETMQ_URL=file:///" in ran.err

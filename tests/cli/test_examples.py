@@ -9,9 +9,13 @@ import pytest
 from bucketmq.cli.examples import EXAMPLES
 from bucketmq.client import Bucket
 
-from .ran import Shell, bury
+from .ran import Shell, bury, spark_query
 
-ELSEWHERE = {"demo": "test_demo runs it"}
+ELSEWHERE = {
+    "demo": "test_demo runs it",
+    "moderation demo": "tests/moderation/test_demo runs it, where Spark is",
+    "pipeline run": "test_pipeline runs it, where Spark is",
+}
 
 TASKS = """
 import os
@@ -38,6 +42,13 @@ def route(change):
     change.bytes()
 """
 
+POSTS = """
+from bucketmq.spark.ends import FromQueue, ToQueue
+from bucketmq.spark.pipeline import Pipeline
+
+classify = Pipeline(name="classify", source=FromQueue("jobs"), target=ToQueue(queue="classified", body="body"))
+"""
+
 SHOWN = [(verb, line) for verb, lines in EXAMPLES.items() if verb not in ELSEWHERE for line in lines]
 
 
@@ -46,6 +57,7 @@ def prepared(bucket: Bucket, folder: Path) -> None:
     """What the examples take for granted: queues and rules with messages and dead letters, modules with handlers."""
     (folder / "tasks.py").write_text(TASKS)
     (folder / "agents.py").write_text(AGENTS)
+    (folder / "posts.py").write_text(POSTS)
     queue = bucket.queue("jobs")
     bury(queue, "no such user", "no network")
     queue.send_many({"n": n} for n in range(20))
@@ -55,6 +67,7 @@ def prepared(bucket: Bucket, folder: Path) -> None:
     bucket.trigger("pending/lost.json")
     bucket.notify(only=["pending"], stop_when_empty=True)
     bucket.put("pending/7.json", {"amount": 7})
+    spark_query(bucket, source="jobs", reader="nightly", target="copies", txn="copying")
 
 
 @pytest.mark.parametrize(("verb", "line"), SHOWN, ids=[line for _, line in SHOWN])

@@ -26,9 +26,25 @@ def public(module: types.ModuleType) -> set[str]:
 
 def test_all_is_what_can_be_imported() -> None:
     assert sorted(bucketmq.__all__) == list(bucketmq.__all__)
-    assert set(bucketmq.__all__) == public(bucketmq) | {"aio"}
     for name in bucketmq.__all__:
         assert getattr(bucketmq, name) is not None
+    assert set(bucketmq.__all__) == public(bucketmq) | {"aio"}
+    assert set(bucketmq.__all__) <= set(dir(bucketmq))
+
+
+def test_a_name_that_is_not_there_is_an_error_that_says_so() -> None:
+    with pytest.raises(AttributeError, match="'bucketmq' has no attribute 'conect'"):
+        bucketmq.conect  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_importing_the_package_imports_none_of_its_parts_until_they_are_used() -> None:
+    code = (
+        "import sys, bucketmq; before = {name for name in sys.modules if name.startswith('bucketmq.')}; "
+        "parts = [bucketmq.errors, bucketmq.client, bucketmq.aio, bucketmq.queue.settings]; "
+        "print(before, bucketmq.connect is bucketmq.client.connect, bucketmq.Invalid is bucketmq.errors.Invalid)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "set() True True"
 
 
 def test_a_star_import_gives_all_of_it() -> None:

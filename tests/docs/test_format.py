@@ -15,11 +15,14 @@ from bucketmq.events.inventory import Item, Manifest
 from bucketmq.events.rule import Policy, Rule, Secrets, Webhook
 from bucketmq.log import documents, segment
 from bucketmq.log.layout import BOOKKEEPING
+from bucketmq.procedures.archive import Archive
 from bucketmq.procedures.events import Attempt
 from bucketmq.procedures.gather import Gathering
 from bucketmq.procedures.objects import OWN_METADATA, Note
+from bucketmq.procedures.orphans import Orphans
 from bucketmq.procedures.publish import Publication
 from bucketmq.procedures.queues import DELIVERIES, EVENTS, FIRST_SETTINGS
+from bucketmq.procedures.readers import Reader
 from bucketmq.procedures.routing import shard_of
 from bucketmq.queue.head import Head
 from bucketmq.queue.message import Message
@@ -32,6 +35,9 @@ TEXT = FORMAT.read_text(encoding="utf-8")
 
 KINDS: dict[str, Any] = {
     "publication": Publication,
+    "archive": Archive,
+    "reader": Reader,
+    "orphans": Orphans,
     "settings": Settings,
     "head": Head,
     "trim": documents.Trim,

@@ -134,6 +134,7 @@ FILES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], object]]] 
     "head-new.json": (Head(0, 0), documents.encode, lambda body: documents.decode_head(body, "it")),
     "queue.json": (SETTINGS, documents.encode, lambda body: documents.decode_settings(body, "it")),
     "trim.json": (Trim(4096), documents.encode, document(Trim)),
+    "trim-again.json": (Trim(8192, before=4096), documents.encode, document(Trim)),
     "hint.json": (Hint(8192), documents.encode, document(Hint)),
     "dedup.json": (DEDUP, documents.encode, document(Dedup)),
     "later.json": (LATER, documents.encode, document(Later)),

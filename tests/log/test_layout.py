@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketmq.errors import Corrupt
-from bucketmq.log.layout import QueueKeys, base_of, due_of, head_of, join
+from bucketmq.log.layout import QueueKeys, archived_of, base_of, due_of, head_of, join
 from bucketmq.queue.settings import SHARDS_MAX
 from bucketmq.testing import strategies
 
@@ -122,9 +122,25 @@ def test_what_is_not_a_head_key_is_corrupt(name):
         head_of(KEYS.heads + name)
 
 
+@given(queue_keys, shards, offsets, offsets)
+def test_the_key_of_an_archived_file_can_be_read_back(keys, shard, start, end):
+    assert archived_of(keys.archived_file("2026-11-16", shard, start, end)) == ("2026-11-16", shard, start, end)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "x.parquet", "date=2026-11-16/x.parquet", "date=2026-11-16/0-1-2.parquet",
+     f"date=2026-11-16/0-{1:020}.parquet", f"date=2026-11-16/0-{1:020}-{2:020}", f"2026/0-{1:020}-{2:020}.parquet",
+     f"date=2026-11-16/{ZERO}-{1:020}-{2:020}.parquet", f"date=2026-11-16/{'9' * 5000}-{1:020}-{2:020}.parquet"],
+)  # fmt: skip
+def test_what_is_not_the_key_of_an_archived_file_is_corrupt(name):
+    with pytest.raises(Corrupt, match="move it away"):
+        archived_of(KEYS.archived + name)
+
+
 @given(st.text())
 def test_any_text_is_a_key_or_corrupt_and_nothing_else(text):
-    for read in (base_of, due_of, head_of):
+    for read in (base_of, due_of, head_of, archived_of):
         try:
             read(text)
         except Corrupt:

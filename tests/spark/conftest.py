@@ -11,6 +11,12 @@ from typing import Any
 import pytest
 
 import bucketmq
+from bucketmq.spark import java
+
+SHIPPED = str(Path(__file__).parent / "shipped")
+"""Modules that executors find, too."""
+
+sys.path.append(SHIPPED)
 
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -29,6 +35,7 @@ def session() -> Any:
     sql = pytest.importorskip("pyspark.sql")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = SHIPPED
     builder = sql.SparkSession.builder.master("local[2,4]").appName("tests")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
@@ -37,8 +44,27 @@ def session() -> Any:
     return made
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever needs the session runs in one process of `make test`, so that there is one JVM at a time."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def java_here() -> None:
+    """There is a Java. Without one a laptop leaves these tests out; where everything is to be tested they fail."""
+    try:
+        java.find()
+    except bucketmq.Unsupported as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(java_here: None) -> Iterator[Any]:
     made = session()
     yield made
     made.stop()

@@ -1,4 +1,4 @@
-"""The page about Spark does what it says. (The other pages are run where Spark is not installed.)"""
+"""The pages about Spark do what they say. (The other pages are run where Spark is not installed.)"""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from docs.pages import ROOT, blocks
 pytest.importorskip("pyspark")
 
 
-def test_the_page_does_what_it_says(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "page", ["use-spark", "write-a-pipeline", "archive-a-queue", "history-as-tables", "sweep-a-large-bucket"]
+)
+def test_the_page_does_what_it_says(spark: Any, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(type(spark), "stop", lambda _: None)  # the session is shared
-    names: dict[str, Any] = {"__name__": "__page__"}
-    found = blocks(ROOT / "docs" / "how-to" / "use-spark.md")
+    names: dict[str, Any] = {"__name__": "__page__", "spark": spark}
+    found = blocks(ROOT / "docs" / "how-to" / f"{page}.md")
     for block, following in zip(found, [*found[1:], None], strict=True):
         if block.language != "python":
             continue
         # Spark's processes begin elsewhere: a relative path is for the reader of the page.
         code = block.padded().replace('"inbox"', repr(str(tmp_path / "inbox")))
-        code = code.replace('"checkpoints/', f'"{tmp_path}/checkpoints/')
+        code = code.replace('"checkpoints/', f'"{tmp_path}/checkpoints/').replace('"tables/', f'"{tmp_path}/tables/')
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(code, block.where, "exec"), names)

@@ -26,7 +26,7 @@ from bucketmq.procedures.publish import Made, Publication, Published, create_par
 from bucketmq.procedures.requests import Create, Now, Procedure, Replace, Request, StoreRequest
 from bucketmq.procedures.routing import shard_of
 from bucketmq.queue.message import Message
-from bucketmq.spark.orphans import remove_orphans
+from bucketmq.procedures.orphans import remove_orphans
 
 ROOT = "app/queues/jobs/"
 LONG = 100_000.0

@@ -12,11 +12,11 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from bucketmq.errors import Corrupt, Invalid, NotFound
-from bucketmq.log.segment import encode
 from bucketmq.spark import rows as rows_module
 from bucketmq.spark.bodies import BodyReader
 from bucketmq.spark.fetch import Fetcher
 from bucketmq.spark.letters import Columns
+from bucketmq.spark.lines import bytes_of
 from bucketmq.spark.opened import opened
 from bucketmq.spark.options import Place
 from bucketmq.spark.plan import Piece
@@ -127,6 +127,8 @@ BODY = pa.struct(
         ("tags", pa.list_(pa.string())),
         ("at", pa.timestamp("us", "UTC")),
         ("more", pa.struct([("x", pa.int64())])),
+        ("marks", pa.map_(pa.string(), pa.int64())),
+        ("items", pa.list_(pa.struct([("x", pa.int64())]))),
     ]
 )
 
@@ -142,16 +144,25 @@ BODY = pa.struct(
         ('{"n":1,"new":[1]}', {"n": 1}, {"new": [1]}),
         ('{"at":"2026-11-16T12:00:00Z"}', {}, None),
         ('{"at":"noon"}', {"at": None}, {"at": "noon"}),
+        ('{"marks":{"a":1}}', {"marks": [("a", 1)]}, None),
+        ('{"items":[{"x":1},{}]}', {"items": [{"x": 1}, {"x": None}]}, None),
+        ('{"items":[{"x":1,"y":2}]}', {"items": [{"x": 1}]}, {"items": [{"x": 1, "y": 2}]}),
         ('{"more":{"x":1,"y":2}}', {"more": {"x": 1}}, {"more": {"x": 1, "y": 2}}),
         ("[1]", None, [1]),
         ('"text"', None, "text"),
     ],
 )
 def test_what_does_not_fit_a_body_schema_is_rescued(text: str, fits: Any, rest: Any) -> None:
-    found, rescued = BodyReader(BODY).parse([text.encode()])
-    (value,) = pa.array(found, BODY).to_pylist()
-    assert value is None if fits is None else {name: value[name] for name in fits} == fits
-    assert rescued[0] is None if rest is None else json.loads(rescued[0] or b"") == rest
+    whole = '{"user":"b","more":{"x":2},"tags":["t"]}'
+    for beside in ([], [None], [whole, None]):  # decoded in one go or one by one
+        found, rescued = BodyReader(BODY).arrays(pa.array([text, *beside], pa.binary()))
+        assert found.type == BODY
+        value = found[0].as_py()
+        assert value is None if fits is None else {name: value[name] for name in fits} == fits
+        assert rescued[0].as_py() is None if rest is None else json.loads(rescued[0].as_py()) == rest
+        if whole in beside:
+            assert (found[1].as_py()["more"], rescued[1].as_py()) == ({"x": 2}, None)
+            assert (found[2].as_py(), rescued[2].as_py()) == (None, None)
 
 
 def test_a_body_schema_of_a_type_that_json_lacks_is_refused() -> None:
@@ -160,8 +171,11 @@ def test_a_body_schema_of_a_type_that_json_lacks_is_refused() -> None:
 
 
 def lines(batch: Any, *, text: bool = False) -> list[dict[str, Any]]:
-    messages = Columns(batch.schema.names, text=text).messages(batch, "n", 0, "2026-11-16T12:00:00.000Z")
-    return [json.loads(line) for line in encode(messages).splitlines()]
+    return [json.loads(line) for line in written(batch, text=text).splitlines()]
+
+
+def written(batch: Any, *, text: bool = False) -> bytes:
+    return bytes_of(Columns(batch.schema.names, text=text).lines(batch, "n", 0, "2026-11-16T12:00:00.000Z"))
 
 
 @pytest.mark.parametrize(
@@ -188,8 +202,7 @@ def test_a_column_becomes_a_body(kind: Any, value: Any, field: str, found: Any) 
 
 def test_text_is_written_compact_so_that_readers_can_look_into_lines() -> None:
     batch = pa.record_batch([pa.array(['{ "move" : 1 }'])], ["body"])
-    messages = Columns(["body"], text=False).messages(batch, "n", 0, "2026-11-16T12:00:00.000Z")
-    assert b'"body":{"move":1}' in encode(messages)
+    assert b'"body":{"move":1}' in written(batch)
 
 
 def test_text_may_be_text() -> None:

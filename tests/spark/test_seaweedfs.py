@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,10 +13,12 @@ import pytest
 pytest.importorskip("pyspark")
 
 import bucketmq
+from bucketmq.pipelines.chores import archive, audit, sweep
 from bucketmq.spark import orphans
 from bucketmq.testing import servers
 
 from .conftest import Inbox
+from .test_faults import ROWS, kill_a_commit, send_some
 
 
 @pytest.fixture
@@ -50,3 +52,39 @@ def test_rows_in_are_rows_out_on_an_object_store(cloud: Inbox, capsys: pytest.Ca
     told = capsys.readouterr().out + json.dumps([progress.json for progress in query.recentProgress])
     told += "".join(path.read_text(errors="replace") for path in (cloud.folder / "cp").rglob("*") if path.is_file())
     assert secret not in told
+
+
+@pytest.mark.slow
+def test_a_commit_that_is_killed_after_publishing_is_recognised_on_an_object_store(
+    cloud: Inbox, failing: Callable[..., str]
+) -> None:
+    send_some(cloud)
+    run = kill_a_commit(cloud, "after")
+    failing(run)
+    run()
+    assert sorted(cloud.bodies("copy")) == list(range(ROWS))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_chores_work_on_an_object_store_without_a_connector_for_it(cloud: Inbox) -> None:
+    jobs = cloud.bucket.queue("jobs", shards=2, inline_bytes_max=1000)
+    for start in range(0, 300, 50):
+        jobs.send_many([{"n": n, "text": "x" * (n % 2 * 2000)} for n in range(start, start + 50)])
+    left = 300
+    while left:
+        batch = jobs.receive(left)
+        for delivery in batch:
+            delivery.ack()
+        left -= len(batch)
+    jobs.flush()
+    done = archive.run(cloud.spark, cloud.url, queue="jobs", file_bytes=64 << 10)
+    assert (done.rows, done.skipped) == (300, 0)
+    assert done.files >= 4
+    rows = bucketmq.history(cloud.spark, cloud.url, "jobs").select("body", "outcomes", "place").collect()
+    assert sorted(json.loads(row.body)["n"] for row in rows) == list(range(300))
+    assert {(row.place, row.outcomes["main"]) for row in rows} == {("archive", "done")}
+    assert audit.run(cloud.spark, cloud.url, queue="jobs").complete
+    cloud.bucket.put("docs/1.txt", "x")
+    swept = sweep.run(cloud.spark, cloud.url, prefix="docs/", tasks=2)
+    assert (swept.keys, swept.created) == (1, 1)

@@ -17,6 +17,8 @@ class Trim(msgspec.Struct, frozen=True):
 
     low: int
     format: int = FORMAT
+    before: int | msgspec.UnsetType = msgspec.UNSET
+    """What `low` was before: between the two lies what was passed when this document was written."""
 
 
 class Hint(msgspec.Struct, frozen=True):

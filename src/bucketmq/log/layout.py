@@ -7,6 +7,7 @@ import msgspec
 from bucketmq.errors import Corrupt
 
 SUFFIX = ".ndjson"
+ARCHIVED_SUFFIX = ".parquet"
 
 BOOKKEEPING = frozenset({"queues", "rules", "inventory", "probe", "doctor"})
 """The first parts of keys below a bucket's prefix that are this project's own. Users' objects have other names."""
@@ -140,6 +141,32 @@ class QueueKeys(msgspec.Struct, frozen=True):
         """The register of what a transaction published (see `procedures.publish`)."""
         return f"{self.publications}{transaction}.json"
 
+    @property
+    def readers(self) -> str:
+        return f"{self.root}/readers/"
+
+    def reader(self, name: str) -> str:
+        """How far a reader that keeps its progress elsewhere has come (see `procedures.readers`)."""
+        return f"{self.readers}{name}.json"
+
+    @property
+    def orphans(self) -> str:
+        """When orphans were last looked for (see `procedures.orphans`)."""
+        return f"{self.root}/orphans.json"
+
+    @property
+    def archive(self) -> str:
+        """The register of what is archived (see `procedures.archive`)."""
+        return f"{self.root}/archive.json"
+
+    @property
+    def archived(self) -> str:
+        return f"{self.root}/archive/"
+
+    def archived_file(self, date: str, shard: int, start: int, end: int) -> str:
+        """What was sent on a day, of the offsets `start` up to `end`, not included."""
+        return f"{self.archived}date={date}/{shard}-{start:020}-{end:020}{ARCHIVED_SUFFIX}"
+
 
 def base_of(segment_key: str) -> int:
     """The base offset a segment's key names."""
@@ -164,6 +191,27 @@ def head_of(heads_key: str) -> tuple[str, int]:
     if len(parts) != 3 or not 1 <= len(_number(parts[2])) <= 4 or not heads_key.endswith(".json"):
         raise Corrupt(f"{heads_key} lies among the heads but is not one; move it away")
     return parts[1], int(parts[2])
+
+
+def archived_of(key: str) -> tuple[str, int, int, int]:
+    """The date, the shard and the offsets, from and up to, that the key of an archived file names."""
+    parts = key.rsplit("/", 2)
+    day, name = parts[-2:] if len(parts) == 3 else ("", "")
+    numbers = [_number(each) for each in name.removesuffix(ARCHIVED_SUFFIX).split("-")]
+    shard, *range_ = [len(each) for each in numbers]
+    fits = day.startswith("date=") and name.endswith(ARCHIVED_SUFFIX) and range_ == [20, 20] and 1 <= shard <= 4
+    if not fits:
+        raise Corrupt(f"{key} lies among the archived files but is not one; move it away")
+    date = day.removeprefix("date=")
+    return date, int(numbers[0]), int(numbers[1]), int(numbers[2])
+
+
+def reader_of(readers_key: str) -> str:
+    """The name of a reader that its key has."""
+    name = readers_key.rsplit("/", 1)[-1]
+    if not name.endswith(".json"):
+        raise Corrupt(f"{readers_key} lies among the readers but is not one; move it away")
+    return name.removesuffix(".json")
 
 
 def _number(text: str) -> str:

@@ -110,15 +110,32 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 def encode(messages: Iterable[Message]) -> bytes:
     """One line for each message, each ended by a line feed."""
-    try:
-        data = _encoder.encode_lines(messages)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Invalid(f"the message cannot be written as JSON ({error}); send JSON values, text or bytes") from error
+    data = _encode_lines(messages)
     if len(data) > 2 * DEPTH_MAX:
         for line in data.split(b"\n"):
             if len(line) > 2 * DEPTH_MAX:
                 _check_depth(line, DEPTH_MAX + 1)  # the body lies one level deep in its line
     return data
+
+
+def encode_bodies(values: Iterable[Any]) -> bytes:
+    """One line for each body, each ended by a line feed: the bytes that `encode` writes for it.
+
+    Those longer than `2 * DEPTH_MAX` are still to be checked with `check_body`.
+    """
+    return _encode_lines(values)
+
+
+def check_body(data: bytes) -> None:
+    """`Invalid` if a body, as JSON, is nested too deep to be read again."""
+    _check_depth(data, DEPTH_MAX)
+
+
+def _encode_lines(values: Iterable[Any]) -> bytes:
+    try:
+        return _encoder.encode_lines(values)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Invalid(f"the message cannot be written as JSON ({error}); send JSON values, text or bytes") from error
 
 
 def has_long_line(data: bytes, size_bytes: int) -> bool:

@@ -65,8 +65,10 @@ class Poster:
         ports: tuple[int, ...] = PORTS,
         tls: ssl.SSLContext | None = None,
         idle_connections_max: int = IDLE_CONNECTIONS_MAX,
+        get_bytes_max: int = GET_BYTES_MAX,
     ) -> None:
-        """`tls` is for endpoints whose certificates come from an authority of your own."""
+        """`tls` is for endpoints whose certificates come from an authority of your own. `get_bytes_max` is the most
+        that a `get` may ask for; it bounds what any answer may take off the wire as well."""
         try:
             import httpcore2
 
@@ -75,6 +77,7 @@ class Poster:
             raise Unsupported("webhooks need the package httpx2; run: pip install 'bucketmq[server]'") from None
         self._http = httpcore2
         self._ports = ports
+        self._get_bytes_max = get_bytes_max
         self._names = _Names(resolve)
         self._closed = False
         # Callers' threads bound how many connections there are at a time; a limit here would let the requests of one
@@ -87,7 +90,7 @@ class Poster:
             http1=True,
             http2=False,
             retries=0,
-            network_backend=GuardedNetwork(RAW_BYTES_MAX),
+            network_backend=GuardedNetwork(max(RAW_BYTES_MAX, 2 * get_bytes_max)),
         )
 
     def post(self, request: Post) -> Answer | NoAnswer:
@@ -98,8 +101,8 @@ class Poster:
         self, url: str, *, bytes_max: int = BODY_BYTES_MAX, timeout_seconds: float = 10.0, private: bool = False
     ) -> Answer | NoAnswer:
         """GET with the same guards. A body longer than `bytes_max` is cut."""
-        if not 0 <= bytes_max <= GET_BYTES_MAX:
-            raise Invalid(f"bytes_max must be 0 to {GET_BYTES_MAX}")
+        if not 0 <= bytes_max <= self._get_bytes_max:
+            raise Invalid(f"bytes_max must be 0 to {self._get_bytes_max}")
         return self._ask("GET", Post(url, {}, b"", timeout_seconds, private), bytes_max)
 
     def close(self) -> None:

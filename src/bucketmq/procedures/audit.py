@@ -6,6 +6,7 @@ reports what was missed, told twice, late, or found by a sweep. With `repair`, w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -71,13 +72,13 @@ class Audited(msgspec.Struct):
         return self.missed == self.reported
 
 
-class _Books(msgspec.Struct):
-    """What is gathered on the way."""
+class Books(msgspec.Struct):
+    """What is gathered on the way. `tally` tells where an event is counted, by when it happened."""
 
     rule: Rule
     chosen: Filter
     late_seconds: float
-    found: Audited
+    tally: Callable[[ObjectEvent], Audited]
     dead: frozenset[tuple[int, int]] = frozenset()
     """Where what became a dead letter lies in the log: shard and offset."""
     told: dict[str, list[tuple[str | None, float]]] = msgspec.field(default_factory=dict)
@@ -95,22 +96,23 @@ def audit(
     """Compare what the rule was told with a listing. Reads the whole log that is kept, and lists `prefix`."""
     check_sweep_prefix(prefix)
     found = Audited(rule.name)
-    books = _Books(rule, filters.parse(rule.filter), late_seconds, found)
-    books.dead = yield from _dead(bucket, rule)
+    books = Books(rule, filters.parse(rule.filter), late_seconds, lambda _: found)
+    books.dead = yield from waiting_dead(bucket, rule)
     found.dead = len(books.dead)
     queue = yield from events_queue(bucket)
     for shard in range(queue.settings.shards):
-        yield from _read_shard(queue, shard, books)
+        yield from read_shard(queue, shard, books)
     yield from _journal(bucket, rule, found)
-    missed = yield from _missed(bucket, prefix, books)
+    missed = yield from _missed(bucket, prefix, books, found)
     found.missed, found.missed_keys = len(missed), tuple(event.key for event in missed[:NAMED_MAX])
     if repair:
         found.reported = yield from report(bucket, missed)
     return found
 
 
-def _read_shard(queue: OpenQueue, shard: int, books: _Books) -> Procedure[None]:
-    rule, found = books.rule, books.found
+def read_shard(queue: OpenQueue, shard: int, books: Books) -> Procedure[None]:
+    """Count what a rule was given of one shard of the log of events. Reads all of it that is kept."""
+    rule = books.rule
     choice = RuleChoice(rule, books.chosen)
     log = queue.log(shard)
     key = queue.keys.head(rule.subscription, shard)
@@ -127,6 +129,7 @@ def _read_shard(queue: OpenQueue, shard: int, books: _Books) -> Procedure[None]:
             offset, event = segment.base + place, line.event
             if event is None or line.to not in (None, rule.subscription):
                 continue
+            found = books.tally(event)
             _note_told(books.told, event)
             verdict = window.verdict(offset)
             if line.to is None and verdict.duplicate:
@@ -152,7 +155,7 @@ def _note_told(told: dict[str, list[tuple[str | None, float]]], event: ObjectEve
         told.setdefault(event.key, []).append((event.version, seconds_of(event.at)))
 
 
-def _dead(bucket: OpenBucket, rule: Rule) -> Procedure[frozenset[tuple[int, int]]]:
+def waiting_dead(bucket: OpenBucket, rule: Rule) -> Procedure[frozenset[tuple[int, int]]]:
     """The dead letters of the rule that wait for somebody, by where they came from."""
     try:
         queue = yield from open_queue(bucket, EVENTS + DEAD_SUFFIX, {}, create=False)
@@ -209,7 +212,7 @@ def _attempt(body: Any) -> Attempt | None:
         return None
 
 
-def _missed(bucket: OpenBucket, prefix: str, books: _Books) -> Procedure[list[ObjectEvent]]:
+def _missed(bucket: OpenBucket, prefix: str, books: Books, found: Audited) -> Procedure[list[ObjectEvent]]:
     """The matching objects, stored since the rule was made, of whose state no event tells."""
     rule = books.rule
     since = seconds_of(rule.created_at) if rule.created_at else 0.0
@@ -224,7 +227,7 @@ def _missed(bucket: OpenBucket, prefix: str, books: _Books) -> Procedure[list[Ob
             event = there(item, exact=bucket.exact_versions)
             if not (yield from matches(bucket, books.chosen, event, body_bytes_max=rule.policy.body_bytes_max)):
                 continue
-            books.found.objects += 1
+            found.objects += 1
             if item.stored_at >= since and not _was_told(books.told.get(item.key, []), item):
                 missed.append(event)
     return missed

@@ -7,6 +7,9 @@ with a batch that the register has not finished, a driver that was started again
 there, with the parts that are named there, and leaves his own alone. If somebody else's segment took a place, the
 register is given another one first. So at any time there is one place where a segment of the batch may be.
 
+A batch may have parts for several logs: messages for one queue, and dead letters of another. One register decides about
+all of them, so that a row is in one or the other, whichever attempt of a batch it is that counts.
+
 The register also repeats how far the batch's sources were read, so that a checkpoint that was lost can be made again.
 
 Making parts is the bulk writer's task and does not belong here; nor does deleting those that were never published.
@@ -36,6 +39,7 @@ from bucketmq.procedures.append import (
     trim_mark,
 )
 from bucketmq.procedures.opened import OpenQueue
+from bucketmq.procedures.queues import open_queue
 from bucketmq.procedures.requests import Create, NewId, Now, Procedure, Replace
 from bucketmq.procedures.routing import shard_of
 from bucketmq.procedures.shards import sending_settings
@@ -50,6 +54,9 @@ ORPHAN_SECONDS = 86400.0
 PUBLISH_SECONDS = ORPHAN_SECONDS / 2
 """Parts that are older are not published any more: they may be deleted soon. Much less than the above."""
 
+Log = tuple[str | None, int]
+"""A queue, or None for the register's, and a shard of it."""
+
 Offsets = Mapping[str, Mapping[str, int]]
 """How far sources were read: queue -> shard -> the first offset that was not."""
 
@@ -62,9 +69,11 @@ class Made(msgspec.Struct, frozen=True):
     part: Part
     at: float
     """When it was written, on the store's clock."""
+    queue: str | None = None
+    """The queue it was made for; None for the one of the register."""
 
 
-class Aimed(msgspec.Struct, frozen=True):
+class Aimed(msgspec.Struct, frozen=True, omit_defaults=True):
     """A segment of the batch: where it is meant to go, and what it names."""
 
     shard: int
@@ -73,6 +82,8 @@ class Aimed(msgspec.Struct, frozen=True):
     shards: int
     """The shard count by which its lines were chosen."""
     parts: tuple[Part, ...]
+    queue: str | None = None
+    """The queue whose log it goes to; None for the one of the register."""
 
     @property
     def count(self) -> int:
@@ -107,7 +118,8 @@ def publish(
 ) -> Procedure[Published]:
     """Put a batch into the log, unless that was done before. Returns when every segment of it is there.
 
-    A GET and two PUTs of the register, and for each shard the search for the tail and one PUT.
+    A GET and two PUTs of the register, and for each shard the search for the tail and one PUT. The register is that of
+    `queue`; parts may be for other queues of the bucket, too.
     """
     check_name(transaction, "transaction")
     if batch < 0:
@@ -122,7 +134,7 @@ def publish(
             return Published(batch, already=looks == 1)
         if batch == register.batch and register.done:
             return Published(batch, already=looks == 1, segments=register.segments)
-        known_at: dict[int, float] = {}
+        known_at: dict[Log, float] = {}
         if batch > register.batch and register.done:
             register, known_at = yield from _enter(queue, transaction, batch, made, offsets=offsets, before=register)
             reply = yield from _write(key, register, version)
@@ -171,7 +183,7 @@ def _enter(
     *,
     offsets: Offsets | None,
     before: Publication,
-) -> Procedure[tuple[Publication, dict[int, float]]]:
+) -> Procedure[tuple[Publication, dict[Log, float]]]:
     """The register with the batch entered, and what `_aim` knows about the places. A batch of nothing is done."""
     _check_age(made, (yield Now()))
     aimed, known_at = yield from _aim(queue, transaction, batch, made)
@@ -190,8 +202,26 @@ def _check_age(made: Sequence[Made], now: float) -> None:
 
 def _aim(
     queue: OpenQueue, transaction: str, batch: int, made: Sequence[Made]
-) -> Procedure[tuple[list[Aimed], dict[int, float]]]:
+) -> Procedure[tuple[list[Aimed], dict[Log, float]]]:
     """Choose a place for each shard's parts; and since when it is certain, by shard, that the place was free."""
+    aimed: list[Aimed] = []
+    known_at: dict[Log, float] = {}
+    for name in dict.fromkeys(each.queue for each in made):
+        there = yield from _queue_of(queue, name)
+        its = [each for each in made if each.queue == name]
+        aimed += yield from _aim_in(there, name, transaction, batch, made=its, known_at=known_at)
+    return aimed, known_at
+
+
+def _aim_in(
+    queue: OpenQueue,
+    name: str | None,
+    transaction: str,
+    batch: int,
+    *,
+    made: Sequence[Made],
+    known_at: dict[Log, float],
+) -> Procedure[list[Aimed]]:
     while True:
         shards = (yield from sending_settings(queue)).shards
         if queue.settings.ordered:
@@ -199,32 +229,38 @@ def _aim(
         by_shard: dict[int, list[Made]] = {}
         for each in made:
             by_shard.setdefault(each.shard, []).append(each)
-        aimed, known_at = [], {}
+        aimed = []
         for shard, its in sorted(by_shard.items()):
             log = queue.log(shard)
             base = yield from tail(queue, log)
-            aimed.append(Aimed(shard, base, (yield NewId()), its[0].shards, tuple(each.part for each in its)))
-            known_at[shard] = log.tail_at
+            parts = tuple(each.part for each in its)
+            aimed.append(Aimed(shard, base, (yield NewId()), its[0].shards, parts, name))
+            known_at[name, shard] = log.tail_at
         if not is_outdated(queue, shards):
-            return aimed, known_at
+            return aimed
+
+
+def _queue_of(queue: OpenQueue, name: str | None) -> Procedure[OpenQueue]:
+    return queue if name is None else (yield from open_queue(queue.bucket, name, {}))
 
 
 def _land(
-    queue: OpenQueue, transaction: str, register: Publication, known_at: dict[int, float]
+    queue: OpenQueue, transaction: str, register: Publication, known_at: dict[Log, float]
 ) -> Procedure[Publication]:
     """Make sure that each segment is in its place. The register as it should be now: done, or with other places."""
     kept: list[Aimed] = []
     lost: list[Aimed] = []
     for aimed in register.segments:
-        since = known_at.get(aimed.shard)
-        there = (yield from _place(queue, aimed, since)) if since is not None else None
-        if not there:  # not ours to create blindly: it may have landed long ago, and be trimmed by now
-            there = yield from _find_or_place(queue, aimed, register.at)
-        (kept if there else lost).append(aimed)
+        there = yield from _queue_of(queue, aimed.queue)
+        since = known_at.get((aimed.queue, aimed.shard))
+        landed = (yield from _place(there, aimed, since)) if since is not None else None
+        if not landed:  # not ours to create blindly: it may have landed long ago, and be trimmed by now
+            landed = yield from _find_or_place(there, aimed, register.at)
+        (kept if landed else lost).append(aimed)
     if not lost:
         return register if register.done else replace(register, version=register.version + 1, done=True)
     now = yield Now()
-    made = [Made(each.shard, each.shards, part, now) for each in lost for part in each.parts]
+    made = [Made(each.shard, each.shards, part, now, each.queue) for each in lost for part in each.parts]
     others, _ = yield from _aim(queue, transaction, register.batch, made)
     return replace(register, version=register.version + 1, at=now, segments=(*kept, *others))
 
@@ -286,7 +322,7 @@ def _divide(queue: OpenQueue, transaction: str, batch: int, made: Made, shards: 
     for shard, its in sorted(by_shard.items()):
         name = f"{batch}-divided-{(yield NewId())}"
         part = yield from create_part(queue, transaction, name, b"".join(its), len(its))
-        divided.append(Made(shard, shards, part, made.at))
+        divided.append(Made(shard, shards, part, made.at, made.queue))
     return divided
 
 

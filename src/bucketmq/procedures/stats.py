@@ -1,7 +1,8 @@
 """Stats: how a queue is doing, in a handful of requests however deep it is.
 
 For each shard: the tail (one GET when it is known), and for each subscription the head (one GET) and the time of its
-oldest unsettled segment (one LIST of one entry). Two LISTs for what is delayed and which subscriptions there are.
+oldest unsettled segment (one LIST of one entry). Three LISTs for what is delayed and which subscriptions and readers
+there are, and one GET for each reader.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from bucketmq.bucket.port import Missing
 from bucketmq.errors import NotFound
 from bucketmq.log.documents import decode_head
 from bucketmq.log.layout import due_of, head_of
-from bucketmq.procedures.append import fresh_tail
+from bucketmq.procedures.append import fresh_tail, trim_mark
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import open_queue, reload_settings
+from bucketmq.procedures.readers import Reader, all_readers
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.verbs import get, get_many, list_all, list_page
 from bucketmq.queue.head import Head
@@ -54,6 +56,29 @@ class SubscriptionStats(msgspec.Struct, frozen=True):
     shards: tuple[ShardStats, ...]
 
 
+class ReaderShard(msgspec.Struct, frozen=True):
+    """One reader's place in one shard."""
+
+    shard: int
+    offset: int
+    """The first offset that it may still read."""
+    lag: int
+
+
+class ReaderStats(msgspec.Struct, frozen=True):
+    """How far a reader is that keeps its progress elsewhere, such as a Spark query. It tells so now and then, so it may
+    be further by now."""
+
+    name: str
+    holds: bool
+    """Whether trimming leaves what it has not read."""
+    lag: int
+    """Messages of the log that it has not read, those that were trimmed not counted."""
+    idle_seconds: float
+    """Since it last told of progress, or began."""
+    shards: tuple[ReaderShard, ...]
+
+
 class QueueStats(msgspec.Struct, frozen=True):
     """What `queue.stats()` answers. The plain numbers are those of the subscription `main`."""
 
@@ -70,6 +95,7 @@ class QueueStats(msgspec.Struct, frozen=True):
     """Offsets ever used, over all shards."""
     shards: int
     subscriptions: tuple[SubscriptionStats, ...]
+    readers: tuple[ReaderStats, ...] = ()
 
 
 def stats(queue: OpenQueue) -> Procedure[QueueStats]:
@@ -96,12 +122,33 @@ def stats(queue: OpenQueue) -> Procedure[QueueStats]:
         sent=sum(tails),
         shards=settings.shards,
         subscriptions=tuple(subscriptions),
+        readers=tuple((yield from _readers(queue, tails))),
     )
 
 
 def _subscriptions(queue: OpenQueue) -> Procedure[list[str]]:
     entries, _ = yield from list_all(queue.keys.heads)
     return sorted({head_of(entry.key)[0] for entry in entries} | {MAIN})
+
+
+def _readers(queue: OpenQueue, tails: list[int]) -> Procedure[list[ReaderStats]]:
+    found = yield from all_readers(queue)
+    if not found:
+        return []
+    now: float = yield Now()
+    lows = []
+    for shard in range(len(tails)):
+        lows.append((yield from trim_mark(queue.log(shard))))
+    return [_reader(name, reader, lows, tails, now) for name, reader in sorted(found.items())]
+
+
+def _reader(name: str, reader: Reader, lows: list[int], tails: list[int], now: float) -> ReaderStats:
+    shards = []
+    for shard, (low, tail) in enumerate(zip(lows, tails, strict=True)):
+        offset = reader.offset(shard)
+        shards.append(ReaderShard(shard, offset, max(0, tail - max(offset, low))))
+    lag = sum(each.lag for each in shards)
+    return ReaderStats(name, reader.holds, lag, max(0.0, now - reader.at), tuple(shards))
 
 
 def _subscription(queue: OpenQueue, name: str, tails: list[int]) -> Procedure[SubscriptionStats]:

@@ -33,6 +33,9 @@ RANGE_KEYS_LOCAL = 50_000
 """How many keys are compared at a time. A folder's listing costs a walk each time, so it is asked for more."""
 
 ORPHAN_SECONDS = 3600.0
+SEED = "seed-"
+"""Begins the names of chunks that say nothing but where a range ends: their keys were not looked at yet."""
+
 LAST = "\U0010ffff"
 """Sorts behind everything below a prefix."""
 
@@ -58,6 +61,15 @@ class Swept(msgspec.Struct):
         self.changed += sum(event.kind == "changed" for event in events)
         self.deleted += sum(event.kind == "deleted" for event in events)
 
+    def add(self, other: Swept) -> None:
+        """Count what another part of the sweep came to."""
+        self.keys += other.keys
+        self.created += other.created
+        self.changed += other.changed
+        self.deleted += other.deleted
+        self.ranges += other.ranges
+        self.noted += other.noted
+
 
 class _Seen(msgspec.Struct, frozen=True):
     """A range of keys, from behind `position` to `end`: the chunk's items, and what is there now."""
@@ -68,8 +80,8 @@ class _Seen(msgspec.Struct, frozen=True):
     after: list[Item]
 
 
-class _Superseded(Exception):
-    """Another sweeper replaced the chunks we compared with. Never leaves this module."""
+class Superseded(Exception):
+    """Another sweeper replaced the chunks we compared with. Never leaves `procedures`."""
 
 
 def sweep_name(prefix: str) -> str:
@@ -119,8 +131,8 @@ def sweep(
         manifest = yield from _sweep_from(
             bucket, name, manifest, done, begin="", end=begun_at, range_keys=range_keys, progress=progress
         )
-    yield from update_document(Manifest, keys.manifest(name), manifest, _finished)
-    yield from _delete_orphans(bucket, name)
+    yield from update_document(Manifest, keys.manifest(name), manifest, finished)
+    yield from delete_orphans(bucket, name)
     return done
 
 
@@ -141,7 +153,7 @@ def _sweep_from(
     while position is not None and (not end or position < end):
         try:
             position, manifest = yield from _sweep_range(bucket, name, manifest, position, done, range_keys=range_keys)
-        except _Superseded:
+        except Superseded:
             found = yield from get_document(Manifest, key)
             if found is None or found[0] == manifest:  # nobody has: the manifest names what is not there
                 folder = EventKeys(bucket.prefix).chunks(name)
@@ -154,7 +166,7 @@ def _sweep_from(
     return manifest
 
 
-def _finished(manifest: Manifest) -> Manifest:
+def finished(manifest: Manifest) -> Manifest:
     if manifest.first_to is None and not manifest.position:
         return manifest
     return msgspec.structs.replace(manifest, first_to=None, position="", revision=manifest.revision + 1)
@@ -166,7 +178,7 @@ def _sweep_range(
     """Sweep the keys from `position` to the end of the chunk there; returns where to go on, None at the end."""
     keys = EventKeys(bucket.prefix)
     chunk = _chunk_at(manifest, position)
-    before = (yield from _items(keys, name, chunk)) if chunk is not None else []
+    before = (yield from items_of(keys, name, chunk)) if chunk is not None else []
     upto = chunk.upto if chunk is not None else ""
     after, reached = yield from list_items(bucket, manifest.prefix, position, upto, range_keys)
     end = upto if reached is None else reached
@@ -174,22 +186,35 @@ def _sweep_range(
     in_range = before[bisect_right(before, position, key=_KEY) : last]
     done.keys += len(after)
     done.ranges += 1
-    if in_range == after:  # told apart at once: it is what a sweep finds nearly everywhere
+    seed = chunk is not None and is_seed(chunk)
+    if in_range == after and not seed:  # told apart at once: it is what a sweep finds nearly everywhere
         return (end or None), manifest
-    if manifest.baseline and manifest.first_to is not None and position >= manifest.first_to:
+    if only_notes(manifest, chunk, position):
         found = sum(1 for _ in changes(in_range, after))
         done.noted += found
     else:
         events = list(differences(in_range, after, exact=bucket.exact_versions))
-        yield from report(bucket, (yield from _dated(events)))
+        yield from report(bucket, (yield from dated(events)))
         done.count(events)
         found = len(events)
-    if found:
+    if found or seed:
         manifest = yield from _replace(keys, name, manifest, chunk, _Seen(position, end, before, after))
     return (end or None), manifest
 
 
-def _dated(events: list[ObjectEvent]) -> Procedure[list[ObjectEvent]]:
+def only_notes(manifest: Manifest, chunk: Chunk | None, position: str) -> bool:
+    """Whether what is found behind `position` is the baseline that the first sweep takes."""
+    if not manifest.baseline or manifest.first_to is None:
+        return False
+    return position >= manifest.first_to or (chunk is not None and is_seed(chunk))
+
+
+def is_seed(chunk: Chunk) -> bool:
+    """Whether no sweep has looked at the chunk's keys yet (see `procedures.sweep_chunk`)."""
+    return chunk.name.startswith(SEED)
+
+
+def dated(events: list[ObjectEvent]) -> Procedure[list[ObjectEvent]]:
     """A deletion happened at some time up to now; that is the best that can be said."""
     now = time_text((yield Now()))
     return [msgspec.structs.replace(event, at=now) if event.kind == "deleted" else event for event in events]
@@ -199,11 +224,11 @@ def _chunk_at(manifest: Manifest, position: str) -> Chunk | None:
     return next((chunk for chunk in manifest.chunks if not chunk.upto or chunk.upto > position), None)
 
 
-def _items(keys: EventKeys, name: str, chunk: Chunk) -> Procedure[list[Item]]:
+def items_of(keys: EventKeys, name: str, chunk: Chunk) -> Procedure[list[Item]]:
     key = keys.chunk(name, chunk.name)
     found = yield from get(key)
     if isinstance(found, Missing):
-        raise _Superseded
+        raise Superseded
     return decode_items(found.body, key)
 
 
@@ -257,8 +282,10 @@ def _replace(
     if end != upto or (end and not upto):
         pieces.append((high, upto))
     made = []
-    for items, piece_upto in pieces:
+    for place, (items, piece_upto) in enumerate(pieces):
         new: str = yield NewId()
+        if chunk is not None and is_seed(chunk) and place == len(pieces) - 1 and piece_upto != end:
+            new = SEED + new  # the rest of it was not looked at either
         yield from create_named(keys.chunk(name, new), encode_items(items) or b"\n")
         made.append(Chunk(new, len(items), piece_upto))
 
@@ -267,9 +294,9 @@ def _replace(
         if made[0].name in names:
             return current
         if chunk is not None and chunk.name not in names:
-            raise _Superseded
+            raise Superseded
         if chunk is None and current.chunks:
-            raise _Superseded
+            raise Superseded
         place = names.index(chunk.name) if chunk is not None else 0
         chunks = (*current.chunks[:place], *made, *current.chunks[place + 1 :])
         first_to = None if current.first_to is None else max(current.first_to, end or LAST)
@@ -279,7 +306,7 @@ def _replace(
 
     try:
         manifest = yield from update_document(Manifest, keys.manifest(name), manifest, change)
-    except _Superseded:
+    except Superseded:
         # A write of ours without an answer may have landed, and some of what it named may still be in use.
         found = yield from get_document(Manifest, keys.manifest(name))
         named = {each.name for each in found[0].chunks} if found is not None else set()
@@ -292,7 +319,7 @@ def _replace(
     return manifest
 
 
-def _delete_orphans(bucket: OpenBucket, name: str) -> Procedure[None]:
+def delete_orphans(bucket: OpenBucket, name: str) -> Procedure[None]:
     """Chunks that no manifest names: their sweepers died between two requests."""
     keys = EventKeys(bucket.prefix)
     entries, _ = yield from list_all(keys.chunks(name))

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from bucketmq.spark.draining import drain
+
 FORMAT = "bucketmq"
 
 
@@ -26,4 +28,14 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(BucketMQSource)
 
 
-__all__ = ["FORMAT", "register"]
+if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name == "drain":  # imported when it is used: not every process that Spark starts needs it
+            from bucketmq.spark.draining import drain
+
+            return drain
+        raise AttributeError(f"module 'bucketmq.spark' has no attribute {name!r}")
+
+
+__all__ = ["FORMAT", "drain", "register"]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
 
-from bucketmq.errors import Invalid
+from bucketmq.errors import Corrupt, Invalid
 
 RESCUED = "_rescued"
 
@@ -29,48 +30,94 @@ class BodyReader:
     def __init__(self, kind: pa.DataType) -> None:
         if not pa.types.is_struct(kind):
             raise Invalid("bodySchema must be the fields of an object, like 'user string, amount double'")
-        self._whole = msgspec.json.Decoder(_struct(kind, "body", exact=True))
+        self._kind = kind
+        self._type = _struct(kind, "body", exact=True)
+        self._whole = msgspec.json.Decoder(self._type)
         self._exact = {field.name: _python_type(field.type, field.name, exact=True) for field in kind}
         self._loose = {field.name: _python_type(field.type, field.name, exact=False) for field in kind}
+        self._attributes = {field.name: f"f{place}" for place, field in enumerate(kind)}
 
-    def parse(self, texts: Sequence[bytes | None]) -> tuple[list[dict[str, Any] | None], list[bytes | None]]:
-        """The structs, and what is left of each body."""
-        found: list[dict[str, Any] | None] = []
-        rescued: list[bytes | None] = []
-        for text in texts:
-            if text is None:
-                found.append(None)
-                rescued.append(None)
-                continue
-            try:
-                found.append(msgspec.to_builtins(self._whole.decode(text), builtin_types=_KEPT))
-                rescued.append(None)
-            except msgspec.ValidationError:
-                fits, rest = self._rescue(text)
-                found.append(fits)
-                rescued.append(rest)
-        return found, rescued
+    def arrays(self, texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """From bodies as they are stored (an array of binary, each one JSON value or null) to the structs, and to what
+        is left of each body, as text."""
+        bodies: list[bytes | None] = texts.to_pylist()
+        found = self._all(bodies)
+        if found is not None:
+            return _array(found, self._kind), pa.nulls(len(found), pa.string())
+        parsed = [self._parse(body) for body in bodies]
+        rescued = pa.array([rest for _, rest in parsed], pa.binary()).cast(pa.string())
+        return _array([fits for fits, _ in parsed], self._kind), rescued
 
-    def _rescue(self, text: bytes) -> tuple[dict[str, Any] | None, bytes]:
+    def _all(self, bodies: list[bytes | None]) -> list[Any] | None:
+        """The structs, if every body that there is fits: decoded in one go."""
+        there = [body for body in bodies if body is not None]
         try:
-            fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+            found: list[Any] = self._whole.decode_lines(b"\n".join(there))
+        except msgspec.DecodeError:
+            return None
+        if len(found) != len(there):
+            return None
+        if len(there) == len(bodies):
+            return found
+        rest = iter(found)
+        return [None if body is None else next(rest) for body in bodies]
+
+    def _parse(self, body: bytes | None) -> tuple[Any, bytes | None]:
+        """One struct, and what is left of its body."""
+        if body is None:
+            return None, None
+        try:
+            return self._whole.decode(body), None
         except msgspec.ValidationError:
-            return None, text
+            return self._rescue(body)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"a large body is not the JSON that it was ({error}): {body[:60]!r}; restore it") from None
+
+    def _rescue(self, body: bytes) -> tuple[Any, bytes]:
+        try:
+            fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        except msgspec.ValidationError:
+            return None, body
         fits: dict[str, Any] = {}
         for name in self._exact.keys() & fields.keys():
+            attribute = self._attributes[name]
             try:
-                fits[name] = _decode(fields[name], self._exact[name])
+                fits[attribute] = msgspec.json.decode(fields[name], type=self._exact[name])
                 del fields[name]
             except msgspec.ValidationError:
                 try:  # an object with fields too many inside: what is known of it fits, and all of it is rescued
-                    fits[name] = _decode(fields[name], self._loose[name])
+                    fits[attribute] = msgspec.json.decode(fields[name], type=self._loose[name])
                 except msgspec.ValidationError:
                     continue
-        return fits, msgspec.json.encode(fields)
+        return self._type(**fits), msgspec.json.encode(fields)
 
 
-def _decode(raw: msgspec.Raw, kind: Any) -> Any:
-    return msgspec.to_builtins(msgspec.json.decode(raw, type=kind), builtin_types=_KEPT)
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """An array of decoded values. Structs are taken apart field by field: no dictionary for any row."""
+    if pa.types.is_struct(kind):
+        fields = [_array(_field(values, f"f{place}"), field.type) for place, field in enumerate(kind)]
+        nothing = pa.array([value is None for value in values], pa.bool_())
+        if not fields:
+            return pa.array([None if value is None else {} for value in values], kind)
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=nothing)
+    if _has_structs(kind):  # in lists or maps
+        return pa.array([msgspec.to_builtins(value, builtin_types=_KEPT) for value in values], kind)
+    return pa.array(values, kind)
+
+
+def _has_structs(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):  # itself a list of structs, to Arrow
+        return _has_structs(kind.item_type)
+    inner = [kind.field(place).type for place in range(kind.num_fields)]
+    return bool(pa.types.is_struct(kind)) or any(map(_has_structs, inner))
+
+
+def _field(values: Sequence[Any], attribute: str) -> list[Any]:
+    get = attrgetter(attribute)
+    try:
+        return list(map(get, values))
+    except AttributeError:  # some are None
+        return [None if value is None else get(value) for value in values]
 
 
 def _struct(kind: pa.StructType, name: str, *, exact: bool) -> Any:

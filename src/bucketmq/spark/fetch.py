@@ -62,7 +62,12 @@ class Fetcher:
             segment = Segment(piece.base, body)
             key = self._keys.segment(piece.shard, piece.base)
             if segment.end < piece.end:
-                raise Corrupt(f"{key} has {segment.count} messages, not offset {piece.end - 1}; restore it")
+                if self._strict:
+                    raise Corrupt(f"{key} has {segment.count} messages, not offset {piece.end - 1}; restore it")
+                self._lost(f"offsets {segment.end} to {piece.end - 1} of shard {piece.shard}")
+                if segment.end <= piece.start:
+                    continue
+                piece = piece.cut(piece.start, segment.end)  # noqa: PLW2901  # what is left of it
             if not segment.parts:
                 yield _cut(Chunk(piece.shard, piece.base, segment.count, body, key), piece)
             else:

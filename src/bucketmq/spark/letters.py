@@ -1,17 +1,18 @@
-"""Letters: from Arrow batches to messages, as the sink sends them. No request is made here."""
+"""Letters: from Arrow batches to the lines of messages, as the sink sends them: which column means what, and what is
+refused. How columns become bytes is `bucketmq.spark.lines`. No request is made here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketmq.errors import Invalid
 from bucketmq.log.segment import to_base64
 from bucketmq.procedures.send import HEADERS_BYTES_MAX, KEY_CHARS_MAX
-from bucketmq.queue.message import Message
+from bucketmq.spark import lines
 
 BODY_COLUMNS = ("body", "value")
 OVERLOOKED = ("id", "sent_at", "shard", "offset")
@@ -35,77 +36,83 @@ class Columns:
         self._bytes = "body_bytes" if "body_bytes" in names else None
         self._text = text
 
-    def messages(self, batch: pa.RecordBatch, name: str, first: int, at: str) -> list[Message]:
-        """One message for each row. The ids are `name` and a number from `first` on."""
-        names = batch.schema.names
-        nothing = [None] * batch.num_rows
-        keys = _keys(batch.column("key")) if "key" in names else nothing
-        headers = _headers(batch.column("headers")) if "headers" in names else nothing
-        bodies = self._bodies(batch.column(self._body)) if self._body is not None else nothing
-        raw = batch.column("body_bytes").to_pylist() if self._bytes else nothing
-        found = []
-        rows = zip(keys, headers, bodies, raw, strict=True)
-        for number, (key, header, body, data) in enumerate(rows, start=first):
-            id_ = f"{name}-{number}"
-            if data is not None and body is not None:
-                raise Invalid("a row has both a body and body_bytes; a message has one of them")
-            if data is None and isinstance(body, bytes):
-                data = body  # noqa: PLW2901  # a column of bytes is a body of bytes
-            if data is not None:
-                found.append(Message(id_, at, key, header, body_base64=to_base64(data)))
-            else:
-                found.append(Message(id_, at, key, header, body))
-        return found
+    def lines(self, batch: pa.RecordBatch, name: str, first: int, at: str) -> pa.Array:
+        """The line of each row, with its line feed. The ids are `name` and a number from `first` on.
 
-    def _bodies(self, column: pa.Array) -> list[Any]:
+        Column by column and byte for byte what `log.segment` makes of messages; nothing in it is made row by row
+        unless bodies are bytes or not compact.
+        """
+        keys, headers = self.keys(batch), _headers(batch)
+        begin = msgspec.json.encode(name)[:-1]
+        columns = [b'{"id":' + begin + b"-", lines.numbers(first, batch.num_rows), b'","at":' + msgspec.json.encode(at)]
+        if keys is not None and keys.null_count < len(keys):
+            columns.append(lines.optional(b"key", lines.encoded(keys.to_pylist()), keys.is_valid()))
+        if headers is not None:
+            there = pa.array([each is not None for each in headers])
+            columns.append(lines.optional(b"headers", lines.encoded(headers), there))
+        return lines.joined(*columns, *self._bodies(batch), b"}\n")
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """`Invalid` if a row of them can be no message."""
+        self.lines(batch, "", 0, "")
+
+    def keys(self, batch: pa.RecordBatch) -> pa.Array | None:
+        """The column of keys, checked; None if there is none."""
+        return _checked_keys(batch.column("key")) if "key" in batch.schema.names else None
+
+    def _bodies(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """The field `body`, and `body_base64` for bytes."""
+        raw = batch.column(self._bytes) if self._bytes is not None else pa.nulls(batch.num_rows, pa.binary())
+        body = batch.column(self._body) if self._body is not None else pa.nulls(batch.num_rows, pa.string())
+        if raw.null_count < len(raw) and pc.any(pc.and_(raw.is_valid(), body.is_valid())).as_py():
+            raise Invalid("a row has both a body and body_bytes; a message has one of them")
+        if _is_bytes(body.type):  # a column of bytes is a body of bytes
+            raw = pc.coalesce(raw.cast(pa.large_binary()), body.cast(pa.large_binary()))
+            body = pa.nulls(batch.num_rows, pa.string())
+        if raw.null_count == len(raw):
+            return [lines.joined(b',"body":', self._texts(body))]
+        is_raw = raw.is_valid()
+        coded = [None if data is None else to_base64(data) for data in raw.to_pylist()]
+        return [
+            lines.optional(b"body", self._texts(body), pc.invert(is_raw)),
+            lines.optional(b"body_base64", lines.encoded(coded), is_raw),
+        ]
+
+    def _texts(self, column: pa.Array) -> pa.Array:
+        """The bodies as JSON."""
         if _is_text(column.type) and not self._text:
-            return [None if text is None else _json(text) for text in column.to_pylist()]
-        if pa.types.is_timestamp(column.type) or pa.types.is_nested(column.type):
-            return [_plain(value, column.type) for value in column.to_pylist()]
-        return list(column.to_pylist())
+            return lines.checked(column)
+        return lines.encoded(lines.values_of(column))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _json(text: str) -> msgspec.Raw:
-    """JSON as it lies in the log: checked, and without white space between tokens."""
-    try:
-        return msgspec.Raw(msgspec.json.format(text.encode(), indent=-1))
-    except msgspec.DecodeError as error:
-        raise Invalid(
-            f"a body is not JSON ({error}): {text[:60]!r}; set bodyFormat to text if bodies are plain text"
-        ) from None
-
-
-def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Maps come out of Arrow as pairs; in JSON they are objects."""
-    if value is None:
-        return None
-    if pa.types.is_map(kind):
-        return {str(name): _plain(item, kind.item_type) for name, item in value}
-    if pa.types.is_struct(kind):
-        return {field.name: _plain(value[field.name], field.type) for field in kind}
-    if pa.types.is_list(kind):
-        return [_plain(item, kind.value_type) for item in value]
-    return value
-
-
-def _keys(column: pa.Array) -> list[str | None]:
+def _checked_keys(column: pa.Array) -> pa.Array:
     if not _is_text(column.type):
         raise Invalid(f"column key must be string, not {column.type}; cast it")
-    keys: list[str | None] = column.to_pylist()
-    for key in set(keys):
-        if key is not None and not 0 < len(key) <= KEY_CHARS_MAX:
-            raise Invalid(f"key must be text of 1 to {KEY_CHARS_MAX} characters, not {key[:60]!r}")
-    return keys
+    sizes = pc.min_max(pc.utf8_length(column)).as_py()
+    if sizes["min"] is not None and not 0 < sizes["min"] <= sizes["max"] <= KEY_CHARS_MAX:
+        odd = next(key for key in column.to_pylist() if key is not None and not 0 < len(key) <= KEY_CHARS_MAX)
+        raise Invalid(f"key must be text of 1 to {KEY_CHARS_MAX} characters, not {odd[:60]!r}")
+    return column
 
 
-def _headers(column: pa.Array) -> list[dict[str, str] | None]:
+def _headers(batch: pa.RecordBatch) -> list[dict[str, str] | None] | None:
+    """The headers of each row, checked; None if no row has any."""
+    if "headers" not in batch.schema.names:
+        return None
+    column = batch.column("headers")
     kind = column.type
     if not (pa.types.is_map(kind) and _is_text(kind.key_type) and _is_text(kind.item_type)):
         raise Invalid(f"column headers must be map<string,string>, not {kind}; cast it")
+    if column.null_count == len(column):
+        return None
     found: list[dict[str, str] | None] = []
     for pairs in column.to_pylist():
         headers = dict(pairs) if pairs else None
@@ -114,4 +121,4 @@ def _headers(column: pa.Array) -> list[dict[str, str] | None]:
         if headers and sum(len(name) + len(value) for name, value in headers.items()) > HEADERS_BYTES_MAX:
             raise Invalid(f"headers are larger than {HEADERS_BYTES_MAX} characters; put large values into the body")
         found.append(headers)
-    return found
+    return found if any(found) else None

@@ -21,6 +21,8 @@ class Position(msgspec.Struct, frozen=True):
     shards: dict[int, int]
     bases: dict[int, int] = {}
     """For shards whose offset lies inside a segment: the base of that segment."""
+    reader: str | None = None
+    """Under which name the queue is told how far a query has come that has no name of its own."""
 
     def offset(self, shard: int) -> int:
         return self.shards.get(shard, 0)
@@ -34,6 +36,8 @@ class Position(msgspec.Struct, frozen=True):
         found: dict[str, Any] = {"queue": self.queue, "shards": _texts(self.shards)}
         if self.bases:
             found["bases"] = _texts(self.bases)
+        if self.reader is not None:
+            found["reader"] = self.reader
         return found
 
 
@@ -41,6 +45,7 @@ class _Written(msgspec.Struct):
     queue: str
     shards: dict[int, int]
     bases: dict[int, int] = {}
+    reader: str | None = None
 
 
 def from_json(found: Any, queue: str) -> Position:
@@ -54,7 +59,7 @@ def from_json(found: Any, queue: str) -> Position:
         raise Invalid(
             f"the checkpoint is of queue {written.queue!r}, this query reads {queue!r}; use another checkpoint"
         )
-    return Position(written.queue, written.shards, written.bases)
+    return Position(written.queue, written.shards, written.bases, written.reader)
 
 
 def _texts(numbers: Mapping[int, int]) -> dict[str, int]:

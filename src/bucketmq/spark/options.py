@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +17,9 @@ import msgspec
 from bucketmq.bucket.settings import OPTIONS
 from bucketmq.bucket.urls import without_secrets
 from bucketmq.errors import Invalid
+from bucketmq.procedures.queues import EVENTS, check_queue_name
 from bucketmq.queue.settings import DEAD_SUFFIX, SHARDS_MAX, check_name
+from bucketmq.spark.ends import ToObjects
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -33,9 +36,20 @@ SOURCE_OPTIONS = (
     "failOnDataLoss",
     "columns",
     "bodySchema",
+    "subscription",
 )
-SINK_OPTIONS = ("txn", "batch", "bodyFormat")
-SPARKS_OWN = frozenset({"checkpointlocation", "path", "outputmode"})
+SINK_OPTIONS = (
+    "txn",
+    "batch",
+    "bodyFormat",
+    "deadLetters",
+    "objects",
+    "body",
+    "contentType",
+    "ifExists",
+    "newerBy",
+)
+SPARKS_OWN = frozenset({"checkpointlocation", "path", "outputmode", "queryname"})
 """Options that Spark itself puts into a source's or a sink's."""
 
 COLUMNS = {
@@ -49,6 +63,9 @@ COLUMNS = {
     "offset": "bigint",
 }
 """The columns of the source, in their order, and their types."""
+
+ASKED_FOR = {"died": "string"}
+"""Columns that are there if they are asked for by name. Of a redriven message: how it died, as JSON."""
 
 Where = str | dict[int, int] | float
 """A place in every shard: "earliest", "latest", an offset for each shard, or a time in seconds since 1970."""
@@ -78,6 +95,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     fail_on_data_loss: bool = True
     columns: tuple[str, ...] = tuple(COLUMNS)
     body_schema: str | None = None
+    subscription: str | None = None
+    """The name of the reader that a stream is for the queue."""
 
 
 class SinkOptions(msgspec.Struct, frozen=True):
@@ -89,6 +108,19 @@ class SinkOptions(msgspec.Struct, frozen=True):
     text: bool = False
     """Whether a body of text is text, and not JSON."""
     checkpoint: str | None = None
+    dead_letters: str | None = None
+    """The queue whose dead letters rows with a column `_dead` become."""
+    objects: ToObjects | None = None
+    """Where rows become objects, and not messages: how."""
+
+
+def place_of(url: str, queue: str, options: Mapping[str, str]) -> Place:
+    """A queue in a bucket, dead letters too; `options` are those of the store. Makes no request.
+
+    A folder is named by its whole path: executors begin in other folders than the driver.
+    """
+    where = url if "://" in url else str(Path(url).absolute())
+    return _Options({**options, "path": where, "queue": queue}, ()).place(allow_dead=True)
 
 
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -96,12 +128,17 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     options = _Options(given, SOURCE_OPTIONS)
     if streaming and options.text("endingOffsets") is not None:
         raise Invalid("a stream has no end: leave endingOffsets out, or use spark.read")
+    name = options.text("subscription")
+    if name is not None:
+        check_name(name, "subscription")
     starting = options.where("startingOffsets", EARLIEST)
     ending = options.where("endingOffsets", LATEST)
     if not streaming:
-        for name in ("maxRowsPerTrigger", "maxBytesPerTrigger"):
-            if options.text(name) is not None:
-                raise Invalid(f"{name} is for streams; use endingOffsets, or spark.readStream with availableNow")
+        for limit in ("maxRowsPerTrigger", "maxBytesPerTrigger"):
+            if options.text(limit) is not None:
+                raise Invalid(f"{limit} is for streams; use endingOffsets, or spark.readStream with availableNow")
+        if name is not None:
+            raise Invalid("subscription is for streams, which have progress; leave it out, or use spark.readStream")
         if starting == LATEST:
             raise Invalid("a batch read that starts at the latest offset reads nothing; choose another startingOffsets")
     return SourceOptions(
@@ -115,6 +152,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         fail_on_data_loss=options.flag("failOnDataLoss", default=True),
         columns=options.columns(),
         body_schema=options.text("bodySchema"),
+        subscription=name,
     )
 
 
@@ -130,12 +168,18 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     kind = options.text("bodyFormat") or "json"
     if kind not in ("json", "text"):
         raise Invalid(f"bodyFormat must be json or text, not {kind!r}")
+    dead_letters = options.text("deadLetters")
+    if dead_letters is not None:
+        check_queue_name(dead_letters)
+    objects = options.objects()
     return SinkOptions(
-        place=options.place(allow_dead=False),
+        place=options.sink_place(objects, dead_letters),
         transaction=transaction,
         batch=int(batch or 0),
         text=kind == "text",
         checkpoint=options.text("checkpointLocation"),
+        dead_letters=dead_letters,
+        objects=objects,
     )
 
 
@@ -156,8 +200,34 @@ class _Options:
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())
 
-    def place(self, *, allow_dead: bool) -> Place:
-        url, queue = self.text("path"), self.text("queue")
+    def objects(self) -> ToObjects | None:
+        template = self.text("objects")
+        if template is None:
+            for name in ("body", "contentType", "ifExists", "newerBy"):
+                if self.text(name) is not None:
+                    raise Invalid(f"{name} is for writing objects; name their keys with the option objects")
+            return None
+        for name in ("queue", "bodyFormat"):
+            if self.text(name) is not None:
+                raise Invalid(f"{name} is for writing messages; rows become objects here, as the option objects says")
+        return ToObjects(
+            template=template,
+            body=self.text("body"),
+            content_type=self.text("contentType"),
+            if_exists=self.text("ifExists") or "replace",  # type: ignore[arg-type]  # checked where it is made
+            newer_by=self.text("newerBy"),
+        )
+
+    def sink_place(self, objects: ToObjects | None, dead_letters: str | None) -> Place:
+        """The queue that is written to: by name, the events of objects, or dead letters where nothing else is."""
+        if objects is not None:
+            return self.place(allow_dead=False, default=EVENTS)
+        if dead_letters is not None and self.text("queue") is None:
+            return self.place(allow_dead=True, default=dead_letters + DEAD_SUFFIX)
+        return self.place(allow_dead=False)
+
+    def place(self, *, allow_dead: bool, default: str | None = None) -> Place:
+        url, queue = self.text("path"), self.text("queue") or default
         if not url:
             raise Invalid("option path is missing: the URL of the bucket, like s3://bucket/prefix or file:///folder")
         if not queue:
@@ -243,9 +313,9 @@ class _Options:
         if text is None:
             return tuple(COLUMNS)
         names = tuple(name.strip() for name in text.split(","))
-        odd: Any = [name for name in names if name not in COLUMNS]
+        odd: Any = [name for name in names if name not in COLUMNS | ASKED_FOR]
         if odd or len(set(names)) < len(names):
-            raise Invalid(f"columns must be some of {', '.join(COLUMNS)}, each once, not {text[:80]!r}")
+            raise Invalid(f"columns must be some of {', '.join(COLUMNS | ASKED_FOR)}, each once, not {text[:80]!r}")
         return names
 
 

@@ -24,17 +24,23 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from bucketmq.errors import Invalid, NotFound, Unavailable
+from bucketmq.errors import BucketMQError, Invalid, NotFound, Unavailable
+from bucketmq.procedures.opened import OpenQueue
+from bucketmq.procedures.readers import begin_reader, note_progress, read_reader
+from bucketmq.procedures.requests import NewId, Procedure
 from bucketmq.spark.bodies import RESCUED, BodyReader
 from bucketmq.spark.fetch import Fetcher, lost_text
 from bucketmq.spark.offsets import Position, from_json, share_rows
 from bucketmq.spark.opened import Opened, opened, spare_the_collector
-from bucketmq.spark.options import COLUMNS, SourceOptions
+from bucketmq.spark.options import ASKED_FOR, COLUMNS, SourceOptions
 from bucketmq.spark.plan import Gap, Piece, between, end_by_bytes, gaps, pack, partition_count
 from bucketmq.spark.rows import RowMaker
 from bucketmq.spark.survey import position, survey, tails
 
 log = logging.getLogger("bucketmq.spark")
+
+NOTE_SECONDS = 5.0
+"""A query tells the queue how far it has come so often, at most: one PUT, and one GET before it."""
 
 
 class Pieces(InputPartition):
@@ -72,7 +78,8 @@ class _Reader:
         bodies = BodyReader(schema.field("body").type) if has_bodies else None
         fetcher = Fetcher(self._opened, strict=self._options.fail_on_data_loss)
         try:
-            yield from RowMaker(schema, fetcher, bodies).batches(fetcher.chunks(partition.pieces))
+            rows = RowMaker(schema, fetcher, bodies, self._options.subscription)
+            yield from rows.batches(fetcher.chunks(partition.pieces))
         finally:
             fetcher.close()
 
@@ -117,7 +124,11 @@ class BatchReader(_Reader, DataSourceReader):
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The log as it grows. Progress lives in Spark's checkpoint; nothing of it is written to the bucket here."""
+    """The log as it grows. Progress lives in Spark's checkpoint; the queue is told of it, late (`procedures.readers`).
+
+    A query with the option `subscription` is a reader of this name, and trimming leaves what it still needs. Without,
+    it gets a name for its lag's sake, which travels in its offsets, and holds nothing back.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -125,12 +136,19 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._asked_at = -1.0
         self._target: dict[int, int] | None = None
         self._index: dict[int, list[Piece]] = {}
+        self._initial: Position | None = None
+        self._begun = False
+        self._told: Position | None = None
+        """How far the queue knows the query to be."""
+        self._told_at = -NOTE_SECONDS
+        self._unnamed: str | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        options = self._options
-        queue = self._opened.queue
-        where = position(queue, options.starting, "startingOffsets", strict=options.fail_on_data_loss)
-        return self._opened.run(where).to_json()
+        """Where a query without checkpoint begins: where its reader is, if it has a name that the queue knows."""
+        if self._initial is None:  # Spark asks twice, and must get the same answer
+            self._initial = self._opened.run(_begin(self._opened.queue, self._options))
+            self._begun = True
+        return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.rows_max is not None:
@@ -144,10 +162,14 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target = dict(self._ask())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return Position(self._options.place.queue, dict(self._tails)).to_json() if self._tails else None
+        known = Position(self._options.place.queue, dict(self._tails), reader=self._unnamed)
+        return known.to_json() if self._tails else None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = from_json(start, self._options.place.queue)
+        self._unnamed = begin.reader
+        self._hold(begin)
+        self._tell(begin)
         ends = self._ask() if self._target is None else self._target
         ends = {shard: max(end, begin.offset(shard)) for shard, end in {**begin.shards, **ends}.items()}
         new = {shard: end for shard, end in ends.items() if end > begin.offset(shard)}
@@ -155,11 +177,12 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return start
         if isinstance(limit, ReadAllAvailable):
             still = {shard: base for shard, base in begin.bases.items() if shard not in new}
-            return Position(begin.queue, ends, still).to_json()
+            return Position(begin.queue, ends, still, begin.reader).to_json()
         return self._limited(begin, ends, limit).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, stop = (from_json(each, self._options.place.queue) for each in (start, end))
+        self._hold(begin)
         pieces: list[Piece] = []
         for shard in sorted(stop.shards):
             known = self._index.get(shard, [])
@@ -175,10 +198,42 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._partitions(pieces)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: Spark calls this late, and never for the last batch."""
+        """Nothing: Spark never calls this for the last batch. See `_tell`."""
 
     def stop(self) -> None:
         """Nothing: Spark does not always call it."""
+
+    def _hold(self, begin: Position) -> None:
+        """Make the reader known where it is not: a query that went on from its checkpoint under a new name."""
+        if self._options.subscription is None or self._begun:
+            return
+        try:
+            self._opened.run(
+                begin_reader(self._opened.queue, self._options.subscription, begin.shards, begin.bases, holds=True)
+            )
+            self._begun = True
+        except Unavailable as error:  # the query can go on; what it needs is not held yet
+            log.warning("reader %s is not known to the queue yet: %s", self._options.subscription, error)
+
+    def _tell(self, reached: Position) -> None:
+        """Tell the queue how far the query has come, once in a while. That this fails does not end a query.
+
+        Spark asks for the end of a batch when the one before is in its commit log, and then from where that ended. So
+        what lies before is never read again.
+        """
+        named = self._options.subscription
+        name = named or reached.reader
+        # A query that ends by itself is not asked again: there is no later.
+        soon = self._target is None and time.monotonic() - self._told_at < NOTE_SECONDS
+        if name is None or reached == self._told or soon:
+            return
+        progress = note_progress(self._opened.queue, name, reached.shards, reached.bases, holds=named is not None)
+        try:
+            if self._opened.run(progress):
+                self._told = reached
+        except BucketMQError as error:
+            log.warning("the progress of reader %s could not be told: %s", name, error)
+        self._told_at = time.monotonic()
 
     def _ask(self) -> dict[int, int]:
         """The ends of the shards, asked for at most once in `pollInterval`."""
@@ -224,7 +279,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         for shard, stop in stops.items():  # a shard that does not move keeps the base it had
             if stop == begin.offset(shard) and shard in begin.bases:
                 inside[shard] = begin.bases[shard]
-        return Position(begin.queue, stops, inside)
+        return Position(begin.queue, stops, inside, begin.reader)
 
     def _known(self, shard: int, base: int, start: int, end: int) -> list[Piece]:
         """The pieces of a shard up to its end; listed from where they were last known to."""
@@ -236,6 +291,19 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             known = [*known, *self._opened.run(survey(self._opened.queue, shard, first, end))]
             self._index[shard] = known
         return known
+
+
+def _begin(queue: OpenQueue, options: SourceOptions) -> Procedure[Position]:
+    """The place where a query begins; if it has a name, held from here on."""
+    if options.subscription is not None:
+        known = yield from read_reader(queue, options.subscription)
+        if known is not None:
+            return Position(queue.name, known.offsets, known.bases)
+    found = yield from position(queue, options.starting, "startingOffsets", strict=options.fail_on_data_loss)
+    if options.subscription is None:  # told with its first batch: Spark may ask, and then begin elsewhere
+        return Position(queue.name, found.shards, found.bases, f"query-{(yield NewId())}")
+    begun = yield from begin_reader(queue, options.subscription, found.shards, found.bases, holds=True)
+    return Position(queue.name, begun.offsets, begun.bases)
 
 
 def _joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
@@ -252,7 +320,7 @@ def _joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
 
 def _check_schema(schema: StructType) -> None:
     """A user may have given another schema than ours: fewer columns are fine, others are not."""
-    types = {**COLUMNS, RESCUED: "string"}
+    types = {**COLUMNS, **ASKED_FOR, RESCUED: "string"}
     rescues = RESCUED in schema.fieldNames()
     for field in schema.fields:
         kind = field.dataType.simpleString()

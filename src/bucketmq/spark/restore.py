@@ -1,14 +1,15 @@
-"""A checkpoint that was lost, made again from what the sink repeated in the bucket: for queries without state.
+"""A checkpoint that was lost, made again from what is known in the bucket: for queries without state.
 
-The register of a transaction knows its last batch and how far that read its queues. A checkpoint that says just this is
-enough for Spark to go on with the next batch. What a query with state (aggregations, joins, deduplication) had gathered
-is not in the bucket and cannot be made again.
+The register of a transaction, in the queue that a query wrote to, knows its last batch and how far that read its
+queues. A reader, in the queue that a query reads, knows how far that query has come for certain. A checkpoint that says
+just this is enough for Spark to go on with the next batch. What a query with state (aggregations, joins, deduplication)
+had gathered is not in the bucket and cannot be made again.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,11 +17,12 @@ import msgspec
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.publish import Publication, publish
+from bucketmq.procedures.readers import find_reader
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.verbs import get_document
 from bucketmq.spark.offsets import Position
 from bucketmq.spark.opened import opened
-from bucketmq.spark.options import Place
+from bucketmq.spark.options import place_of
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -35,20 +37,53 @@ def restore_checkpoint(
 ) -> Restored:
     """Make the checkpoint at `location` of the query that wrote to `queue`. `transaction` is its `txn` or its id.
 
-    The query's sources must all be queues, each once. A publication that was left half done is finished first.
+    The query's sources must all be queues, each once. A publication that was left half done is finished first. The next
+    batch is the one after the last that was published: nothing is doubled.
     """
-    folder = Path(location)
-    if folder.exists() and any(folder.iterdir()):
-        raise Invalid(f"{folder} is not empty; restore into a new folder")
-    found = opened(Place(url, queue, tuple(sorted((options or {}).items()))))
+    folder = _empty(location)
+    found = opened(place_of(url, queue, options or {}))
     register = found.run(_finished(found.queue, transaction))
     if not register.offsets:
         raise NotFound(
             f"the register of {transaction!r} does not tell how far its sources were read: the sink could not read the "
             "checkpoint, or the sources were no queues; begin anew with startingOffsets"
         )
-    _write(folder, transaction, register)
+    sources = [
+        Position(name, {int(shard): offset for shard, offset in shards.items()})
+        for name, shards in register.offsets.items()
+    ]
+    _write(folder, transaction, sources, register.batch, register.at)
     return Restored(register.batch, register.offsets)
+
+
+def restore_from_reader(
+    url: str,
+    queue: str,
+    reader: str,
+    location: str | Path,
+    *,
+    batch: int = 0,
+    options: Mapping[str, str] | None = None,
+) -> Restored:
+    """Make the checkpoint at `location` of the query that read `queue` as `reader`, whatever it wrote to.
+
+    The queue must be its only source. A reader is told of now and then, so the batches that were done last may run once
+    more, under numbers from `batch` + 1 on: give the last one that the target knows if it goes by these (files do).
+    """
+    if batch < 0:
+        raise Invalid(f"batch must be 0 or more, not {batch}")
+    folder = _empty(location)
+    found = opened(place_of(url, queue, options or {}))
+    known = found.run(find_reader(found.queue, reader))
+    _write(folder, reader, [Position(queue, known.offsets, known.bases)], batch, known.at)
+    return Restored(batch, {queue: {str(shard): offset for shard, offset in sorted(known.offsets.items())}})
+
+
+def _empty(location: str | Path) -> Path:
+    folder = Path(location)
+    if folder.exists() and any(folder.iterdir()):
+        raise Invalid(f"{folder} is not empty; restore into a new folder")
+    return folder
 
 
 def _finished(queue: OpenQueue, transaction: str) -> Procedure[Publication]:
@@ -61,21 +96,17 @@ def _finished(queue: OpenQueue, transaction: str) -> Procedure[Publication]:
         yield from publish(queue, transaction, found[0].batch, [])
 
 
-def _write(folder: Path, transaction: str, register: Publication) -> None:
+def _write(folder: Path, name: str, sources: Sequence[Position], last: int, at: float) -> None:
     try:
-        name = str(uuid.UUID(transaction))
+        query = str(uuid.UUID(name))
     except ValueError:
-        name = str(uuid.uuid4())  # the transaction has a name of its own, so the query's id does not matter
-    sources = [
-        Position(queue, {int(shard): offset for shard, offset in shards.items()}).to_json()
-        for queue, shards in register.offsets.items()
-    ]
-    settings = {"batchWatermarkMs": 0, "batchTimestampMs": int(register.at * 1000), "conf": {}}
+        query = str(uuid.uuid4())  # the transaction or the reader has a name of its own, so this one does not matter
+    settings = {"batchWatermarkMs": 0, "batchTimestampMs": int(at * 1000), "conf": {}}
     for part in ("offsets", "commits"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    (folder / "metadata").write_bytes(msgspec.json.encode({"id": name}))
-    lines = [b"v1", *(msgspec.json.encode(each) for each in (settings, *sources))]
-    for batch in range(max(0, register.batch - 1), register.batch + 1):
+    (folder / "metadata").write_bytes(msgspec.json.encode({"id": query}))
+    lines = [b"v1", *(msgspec.json.encode(each) for each in (settings, *(source.to_json() for source in sources)))]
+    for batch in range(max(0, last - 1), last + 1):
         # Spark also looks at the batch before the last. It was committed, so where it ended does not matter.
         (folder / "offsets" / str(batch)).write_bytes(b"\n".join(lines))
         (folder / "commits" / str(batch)).write_bytes(b'v1\n{"nextBatchWatermarkMs":0}')

@@ -1,16 +1,19 @@
 """Rows: from lines of NDJSON to Arrow batches of exactly the schema that Spark expects.
 
-A line is decoded no further than the columns need: a body stays text unless a schema was given for it.
+A line is decoded no further than the columns need: a body stays text unless a schema was given for it. Columns are made
+of whole batches at a time, so what is asked of a row in Python is as little as can be: most of the time goes into
+checking that lines are JSON. Bodies that do not lie in their line (bytes, large ones) are looked at one by one.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from bucketmq.errors import Corrupt
@@ -29,7 +32,18 @@ BODY_FIELDS = (
     ("body_base64", str | None, None),
     ("body_at", BodyAt | None, None),
 )
-_AT, _BODY = attrgetter("at"), attrgetter("body")
+ARRAY_BYTES_MAX = 1 << 31
+"""So many bytes fit into one Arrow array of the kind that Spark takes."""
+
+_FENCE, _TO, _BODY, _AT = map(attrgetter, ("fence", "to", "body", "body_at"))
+_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "id": attrgetter("id"),
+    "key": attrgetter("key"),
+    "headers": attrgetter("headers"),
+    "sent_at": attrgetter("at"),
+    "died": lambda line: bytes(line.died).decode() or None,
+}
+Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
 @functools.cache
@@ -42,14 +56,20 @@ def _decoder(columns: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
         fields.append(("headers", dict[str, str] | None, None))
     if "body" in columns or "body_bytes" in columns:
         fields += BODY_FIELDS
+    if "died" in columns:
+        fields.append(("died", msgspec.Raw, msgspec.Raw()))
     required: list[tuple[str, Any]] = [("id", str), ("at", str)]
     return msgspec.json.Decoder(msgspec.defstruct("Line", [*required, *fields], gc=False))
 
 
 class RowMaker:
-    """Makes batches of one schema. `bodies` parses the bodies, if they have a schema of their own."""
+    """Makes batches of one schema. `bodies` parses the bodies, if they have a schema of their own. `subscription` is
+    for whom they are made: messages that were sent again to this one alone are rows, too."""
 
-    def __init__(self, schema: pa.Schema, fetcher: Fetcher, bodies: BodyReader | None) -> None:
+    def __init__(
+        self, schema: pa.Schema, fetcher: Fetcher, bodies: BodyReader | None, subscription: str | None = None
+    ) -> None:
+        self._to = (None, subscription)
         self._schema = schema
         self._names = tuple(schema.names)
         self._fetcher = fetcher
@@ -71,42 +91,36 @@ class RowMaker:
             yield from self._of(gathered)
 
     def _of(self, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
-        """Without what is not for readers of the log: fences, and messages sent again to one subscription."""
+        """Without what is not for this reader: fences, and messages sent again to another subscription."""
         body = chunks[0].lines if len(chunks) == 1 else b"".join(chunk.lines for chunk in chunks)
         lines = self._decode(body, chunks)
-        shards: list[int] = []
-        offsets: list[int] = []
-        for chunk in chunks:
-            shards += [chunk.shard] * chunk.count
-            offsets += range(chunk.first, chunk.first + chunk.count)
-        # A cheap look that may say yes too often spares a look at every line.
-        if b'"fence":' in body or b'"to":' in body:
-            kept = [place for place, line in enumerate(lines) if line.fence is None and line.to is None]
+        counts = [chunk.count for chunk in chunks]
+        shards = np.repeat(np.array([chunk.shard for chunk in chunks], np.int32), counts)
+        offsets = np.concatenate([np.arange(chunk.first, chunk.first + chunk.count) for chunk in chunks])
+        if _any(_FENCE, lines) or _any(_TO, lines):
+            kept = [place for place, line in enumerate(lines) if line.fence is None and line.to in self._to]
             lines = [lines[place] for place in kept]
-            shards = [shards[place] for place in kept]
-            offsets = [offsets[place] for place in kept]
-        for start, stop in self._slices(lines, large=self._wants_bodies and b'"body_at":' in body):
+            shards, offsets = shards[kept], offsets[kept]
+        for start, stop in self._slices(lines):
             yield self._batch(lines[start:stop], shards[start:stop], offsets[start:stop])
 
     def _decode(self, body: bytes, chunks: Sequence[Chunk]) -> list[Any]:
+        count = sum(chunk.count for chunk in chunks)
         try:
             lines: list[Any] = self._decoder.decode_lines(body)
+            if len(lines) == count:
+                return lines
+            what = f"{len(lines)} messages in {count} lines"
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            if len(chunks) == 1:
-                raise Corrupt(
-                    f"{chunks[0].key} has a line that is not a message ({error}); restore it from a copy"
-                ) from None
-            for chunk in chunks:  # which of them was it?
+            what = f"a line that is not a message ({error})"
+        if len(chunks) > 1:  # which of them was it?
+            for chunk in chunks:
                 self._decode(chunk.lines, [chunk])
-            raise
-        if len(lines) != sum(chunk.count for chunk in chunks):
-            keys = chunks[0].key if len(chunks) == 1 else f"{chunks[0].key} to {chunks[-1].key}"
-            raise Corrupt(f"{keys}: {len(lines)} messages in {sum(chunk.count for chunk in chunks)} lines; restore it")
-        return lines
+        raise Corrupt(f"{chunks[0].key} has {what}; restore it from a copy")
 
-    def _slices(self, lines: Sequence[Any], *, large: bool) -> Iterator[tuple[int, int]]:
+    def _slices(self, lines: Sequence[Any]) -> Iterator[tuple[int, int]]:
         """Where to cut: after so many rows, and after so many bytes of large bodies."""
-        if not large:
+        if not self._wants_bodies or not _any(_AT, lines):
             step = 2 * ROWS_PER_BATCH
             yield from ((start, min(start + step, len(lines))) for start in range(0, len(lines), step))
             return
@@ -120,55 +134,72 @@ class RowMaker:
         if start < len(lines):
             yield start, len(lines)
 
-    def _batch(self, lines: Sequence[Any], shards: list[int], offsets: list[int]) -> pa.RecordBatch:
+    def _batch(self, lines: Sequence[Any], shards: Numbers, offsets: Numbers) -> pa.RecordBatch:
         made: dict[str, Any] = {"shard": shards, "offset": offsets}
         if self._wants_bodies:
-            made["body"], made["body_bytes"] = self._body_columns(lines)
+            made["body"], made["body_bytes"] = body_columns(lines, self._fetcher)
             if self._bodies is not None and "body" in self._names:
-                made["body"], made["_rescued"] = self._bodies.parse(made["body"])
-        arrays = []
-        for field in self._schema:
-            match field.name:
-                case "id" | "key":
-                    values: Any = list(map(attrgetter(field.name), lines))
-                case "sent_at":
-                    values = list(map(_AT, lines))
-                case "headers":
-                    values = [None if line.headers is None else list(line.headers.items()) for line in lines]
-                case _:
-                    values = made[field.name]
-            arrays.append(_array(field.name, values, field.type, lines))
+                made["body"], made["_rescued"] = self._bodies.arrays(made["body"])
+        for name, field in _FIELDS.items():
+            if name in self._names:
+                made[name] = list(map(field, lines))
+        arrays = [array_of(field.name, made[field.name], field.type, lines) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _body_columns(self, lines: Sequence[Any]) -> tuple[list[bytes | None], list[bytes | None]]:
-        """The bodies as JSON text, and those that are bytes."""
-        texts: list[bytes | None] = list(map(bytes, map(_BODY, lines)))
-        raw: list[bytes | None] = [None] * len(lines)
-        if b"" not in texts and b"null" not in texts:
-            return texts, raw
-        at = []
-        for place, text in enumerate(texts):
-            if text in (b"", b"null"):
-                texts[place] = None
-                line = lines[place]
-                if line.body_base64 is not None:
-                    raw[place] = from_base64(line.body_base64, f"message {line.id}")
-                elif line.body_at is not None:
-                    at.append((place, line.body_at))
-        for (place, body_at), found in self._fetcher.ahead(lambda each: self._fetcher.body(each[1].key), at):
-            (texts if body_at.json else raw)[place] = found
-        return texts, raw
+
+def body_columns(lines: Sequence[Any], fetcher: Fetcher) -> tuple[pa.Array, pa.Array]:
+    """The bodies as JSON text (binary, not yet checked to be UTF-8), and those that are bytes; large ones fetched."""
+    bodies: list[Any] = list(map(_BODY, lines))
+    sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))
+    short = np.flatnonzero((sizes == 0) | (sizes == 4)).tolist()
+    odd = [place for place in short if bytes(bodies[place]) in (b"", b"null")]
+    if not odd and sizes.sum() < ARRAY_BYTES_MAX:
+        return _joined(bodies, sizes), pa.nulls(len(lines), pa.binary())
+    texts: list[bytes | None] = list(map(bytes, bodies))
+    raw: list[bytes | None] = [None] * len(lines)
+    at = []
+    for place in odd:
+        texts[place] = None
+        line = lines[place]
+        if line.body_base64 is not None:
+            raw[place] = from_base64(line.body_base64, f"message {line.id}")
+        elif line.body_at is not None:
+            at.append((place, line.body_at))
+    for (place, body_at), found in fetcher.ahead(lambda each: fetcher.body(each[1].key), at):
+        (texts if body_at.json else raw)[place] = found
+    return pa.array(texts, pa.binary()), pa.array(raw, pa.binary())
 
 
-def _array(name: str, values: Any, kind: pa.DataType, lines: Sequence[Any]) -> pa.Array:
+def array_of(name: str, values: Any, kind: pa.DataType, lines: Sequence[Any]) -> pa.Array:
     """An array of exactly this type; text that is no UTF-8 and times that are none are corrupt."""
     try:
-        if name in ("body", "_rescued") and pa.types.is_string(kind):
-            return pa.array(values, pa.binary()).cast(kind)  # they are bytes so far; this checks that they are text
+        if isinstance(values, pa.Array):
+            return values if values.type == kind else values.cast(kind)  # bytes to text: checks that they are
         if pa.types.is_timestamp(kind):
             return pa.array(values, pa.string()).cast(kind)
+        if name == "headers":
+            return _headers(values, kind)
         return pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeError) as error:
         raise Corrupt(
             f"a message between {lines[0].id} and {lines[-1].id} cannot become a row ({error}); restore its segment"
         ) from None
+
+
+def _any(field: attrgetter[Any], lines: Sequence[Any]) -> bool:
+    """Whether a line has this field."""
+    return list(map(field, lines)).count(None) < len(lines)
+
+
+def _joined(bodies: Sequence[Any], sizes: Numbers) -> pa.Array:
+    """Bodies, one after the other in one buffer, without an object for each."""
+    ends = np.zeros(len(bodies) + 1, np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    return pa.Array.from_buffers(pa.binary(), len(bodies), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(bodies))])
+
+
+def _headers(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Arrow takes maps as pairs."""
+    if values.count(None) == len(values):
+        return pa.nulls(len(values), kind)
+    return pa.array([list(each.items()) if isinstance(each, dict) else each for each in values], kind)

@@ -3,6 +3,9 @@
 A task may run twice, a batch may run twice, and what they wrote stays where it is: only the parts that one commit
 publishes become messages, and `bucketmq.procedures.publish` sees to it that one commit does. So nothing is deleted
 here, in `abort` least of all: Spark also calls it when a commit raised that had landed.
+
+Rows may have failed on their way here. Those (column `_dead`) become parts of a queue's dead letters in the same pass,
+and one register decides about both: whichever attempt of a batch counts, a row is a message or a dead letter.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -22,14 +26,17 @@ from pyspark.sql.types import StructType
 
 from bucketmq.errors import Invalid
 from bucketmq.log import segment
-from bucketmq.procedures.opened import OpenQueue
+from bucketmq.procedures.opened import OpenBucket, OpenQueue
 from bucketmq.procedures.publish import Made, Published, create_part, forget, publish
+from bucketmq.procedures.queues import open_queue
 from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.routing import shard_of
 from bucketmq.procedures.shards import sending_settings
-from bucketmq.queue.message import Message
-from bucketmq.spark import checkpoint
+from bucketmq.queue.settings import DEAD_SUFFIX
+from bucketmq.spark import checkpoint, dead
+from bucketmq.spark.dead import DEAD
 from bucketmq.spark.letters import Columns
+from bucketmq.spark.lines import bytes_of
 from bucketmq.spark.opened import Opened, opened, spare_the_collector
 from bucketmq.spark.options import SinkOptions
 
@@ -69,7 +76,9 @@ class _Writer:
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._columns = Columns(schema.fieldNames(), text=options.text)
+        names = [name for name in schema.fieldNames() if name != DEAD]
+        self._columns = Columns(names, text=options.text)
+        check_dead(schema, options)
 
     def __reduce__(self) -> Any:
         return type(self), (self._options, self._schema)
@@ -82,8 +91,22 @@ class _Writer:
         """Write the rows of one task as parts. One PUT for each shard and 8 MiB."""
         spare_the_collector()
         task = Task(self._options.transaction)
-        made = self._opened.run(_write(self._opened.queue, task, self._columns, iterator))
+        made = self._opened.run(self._write(task, iterator))
         return Written(tuple(made), task.query_id)
+
+    def _write(self, task: Task, batches: Iterable[pa.RecordBatch]) -> Procedure[list[Made]]:
+        queue, columns = self._opened.queue, self._columns
+        name: str = yield NewId()
+        at = segment.time_text((yield Now()))
+        parts = Parts(queue, task, (yield from sending_settings(queue)).shards)
+        dead_letters = DeadLetters(queue.bucket, self._options.dead_letters, task)
+        sent = 0
+        for batch in batches:
+            living = yield from dead_letters.take(batch)
+            yield from parts.add(columns.lines(living, name, sent, at), columns.keys(living))
+            sent += living.num_rows
+        yield from parts.close()
+        return [*parts.made, *(yield from dead_letters.close())]
 
     def abort(self, messages: list[WriterCommitMessage | None], *_: Any) -> None:
         """Leave everything as it is: what was published stays, and the rest is removed by age as an orphan."""
@@ -95,7 +118,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     """`df.write`. With a `txn` the same write done again appends nothing; without, every write is one of its own."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        made = _all_made(messages)
+        made = all_made(messages)
         if self._options.transaction is not None:
             done = self._opened.run(publish(self._opened.queue, self._options.transaction, self._options.batch, made))
             _tell(self._options.transaction, done)
@@ -107,14 +130,22 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """`df.writeStream`. Once for each batch of the query, however often Spark runs it."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        transaction = self._options.transaction or _query_id(self._options.checkpoint, messages)
-        if transaction is None:
-            if not _all_made(messages):
-                return  # nothing to publish, and nobody to remember it for
-            raise Invalid("Spark does not tell which query this is; give the sink a name with the option txn")
-        offsets = checkpoint.offsets_of(self._options.checkpoint, batchId)
-        done = self._opened.run(publish(self._opened.queue, transaction, batchId, _all_made(messages), offsets))
-        _tell(transaction, done)
+        publish_stream(self._opened, self._opened.queue, self._options, batchId, messages)
+
+
+def publish_stream(
+    here: Opened, queue: OpenQueue, options: SinkOptions, batch: int, messages: Iterable[WriterCommitMessage | None]
+) -> None:
+    """Publish the parts that a batch of a query made, once, with a register in `queue`."""
+    told = [message for message in messages if isinstance(message, Written)]
+    made = all_made(told)
+    transaction = options.transaction or _query_id(options.checkpoint, told)
+    if transaction is None:
+        if not made:
+            return  # nothing to publish, and nobody to remember it for
+        raise Invalid("Spark does not tell which query this is; give the sink a name with the option txn")
+    offsets = checkpoint.offsets_of(options.checkpoint, batch)
+    _tell(transaction, here.run(publish(queue, transaction, batch, made, offsets)))
 
 
 def _query_id(location: str | None, messages: Iterable[WriterCommitMessage | None]) -> str | None:
@@ -122,7 +153,7 @@ def _query_id(location: str | None, messages: Iterable[WriterCommitMessage | Non
     return told.pop() if len(told) == 1 else checkpoint.query_id(location)
 
 
-def _all_made(messages: Iterable[WriterCommitMessage | None]) -> list[Made]:
+def all_made(messages: Iterable[WriterCommitMessage | None]) -> list[Made]:
     """The parts in the order of the partitions."""
     return [made for message in messages if isinstance(message, Written) for made in message.made]
 
@@ -151,46 +182,97 @@ class _Open:
         self.size = 0
 
 
-def _write(queue: OpenQueue, task: Task, columns: Columns, batches: Iterable[pa.RecordBatch]) -> Procedure[list[Made]]:
-    shards = (yield from sending_settings(queue)).shards
-    name: str = yield NewId()
-    now: float = yield Now()
-    at = segment.time_text(now)
-    turn = task.partition + task.batch
-    sent = 0
-    made: list[Made] = []
-    parts: dict[int, _Open] = {}
-    for batch in batches:
-        messages = columns.messages(batch, name, sent, at)
-        sent += len(messages)
-        for shard, its in _by_shard(shards, turn, messages).items():
-            part = parts.setdefault(shard, _Open())
-            lines = segment.encode(its)
-            part.lines.append(lines)
-            part.size += len(lines)
+class Parts:
+    """Lines on their way into parts of one queue. One PUT for each shard and 8 MiB."""
+
+    def __init__(self, queue: OpenQueue, task: Task, shards: int, *, name: str | None = None) -> None:
+        self.made: list[Made] = []
+        self._queue = queue
+        self._task = task
+        self._shards = shards
+        self._name = name
+        """The queue's, if it is not the one of the register."""
+        self._open: dict[int, _Open] = {}
+
+    def add(self, lines: pa.Array, keys: pa.Array | None) -> Procedure[None]:
+        turn = self._task.partition + self._task.batch
+        for shard, its in by_shard(self._shards, turn, keys, lines).items():
+            part = self._open.setdefault(shard, _Open())
+            part.lines.append(bytes_of(its))
+            part.size += len(part.lines[-1])
             part.count += len(its)
             if part.size >= PART_BYTES:
-                made.append((yield from _close(queue, task, shard, shards, parts.pop(shard))))
-    for shard, part in sorted(parts.items()):
-        made.append((yield from _close(queue, task, shard, shards, part)))
-    return made
+                yield from self._finish(shard)
+
+    def close(self) -> Procedure[None]:
+        for shard in sorted(self._open):
+            yield from self._finish(shard)
+
+    def _finish(self, shard: int) -> Procedure[None]:
+        part, task = self._open.pop(shard), self._task
+        name = f"{task.batch}-{task.partition}-{task.attempt}-{(yield NewId())}"
+        made = yield from create_part(self._queue, task.transaction, name, b"".join(part.lines), part.count)
+        self.made.append(Made(shard, self._shards, made, (yield Now()), self._name))
 
 
-def _close(queue: OpenQueue, task: Task, shard: int, shards: int, part: _Open) -> Procedure[Made]:
-    name = f"{task.batch}-{task.partition}-{task.attempt}-{(yield NewId())}"
-    made = yield from create_part(queue, task.transaction, name, b"".join(part.lines), part.count)
-    return Made(shard, shards, made, (yield Now()))
+class DeadLetters:
+    """Rows that failed, on their way into parts of a queue's dead letters, which is opened when the first one comes."""
+
+    def __init__(self, bucket: OpenBucket, queue: str | None, task: Task, *, own_register: bool = False) -> None:
+        self._own_register = own_register
+        """Whether they are published by a register of their own, there being no other queue."""
+        self._bucket = bucket
+        self._name = None if queue is None else queue + DEAD_SUFFIX
+        self._task = task
+        self._opened: tuple[OpenQueue, Parts] | None = None
+
+    def take(self, batch: pa.RecordBatch) -> Procedure[pa.RecordBatch]:
+        """Take the failed rows out of a batch; the others, without the column that told them apart."""
+        if self._name is None:
+            return batch
+        column = batch.column(DEAD)
+        living = batch.drop_columns([DEAD])
+        if column.null_count == len(column):
+            return living
+        yield from self._bury([dead.read(text) for text in column.drop_null().to_pylist()], self._name)
+        return living.filter(column.is_null())
+
+    def _bury(self, fallen: list[dead.Fallen], name: str) -> Procedure[None]:
+        if self._opened is None:
+            # Whoever redrives them asks for the queue they came from, which rows of a table do not have.
+            yield from open_queue(self._bucket, name.removesuffix(DEAD_SUFFIX), {})
+            queue = yield from open_queue(self._bucket, name, {})
+            shards = (yield from sending_settings(queue)).shards
+            register = None if self._own_register else name
+            self._opened = queue, Parts(queue, self._task, shards, name=register)
+        queue, parts = self._opened
+        at = segment.time_text((yield Now()))
+        letters = []
+        for each in fallen:
+            letters.append((yield from dead.with_own_body(queue, dead.letter(each, at))))
+        lines = pa.array([segment.encode([letter]) for letter in letters], pa.large_binary())
+        yield from parts.add(lines, pa.array([letter.key for letter in letters], pa.string()))
+
+    def close(self) -> Procedure[list[Made]]:
+        if self._opened is None:
+            return []
+        yield from self._opened[1].close()
+        return self._opened[1].made
 
 
-def _by_shard(shards: int, turn: int, messages: list[Message]) -> dict[int, list[Message]]:
-    """Keyed messages go to their key's shard, the others of one task all to one."""
-    if shards == 1:
-        return {0: messages} if messages else {}
-    homes: dict[str | None, int] = {}
-    found: dict[int, list[Message]] = {}
-    for message in messages:
-        home = homes.get(message.key)
-        if home is None:
-            home = homes[message.key] = shard_of(shards, message.key, turn)
-        found.setdefault(home, []).append(message)
-    return found
+def check_dead(schema: StructType, options: SinkOptions) -> None:
+    """Rows that failed need somewhere to go, and the other way round."""
+    if (options.dead_letters is None) != (DEAD not in schema.fieldNames()):
+        raise Invalid(f"the column {DEAD} and the option deadLetters go together; give both or none")
+
+
+def by_shard(shards: int, turn: int, keys: pa.Array | None, lines: pa.Array) -> dict[int, pa.Array]:
+    """The lines of each shard: with a key they go to their key's shard, the others of one task all to one."""
+    if not len(lines):
+        return {}
+    if shards == 1 or keys is None or keys.null_count == len(keys):
+        return {shard_of(shards, None, turn): lines}
+    distinct = keys.dictionary_encode()
+    homes = np.array([shard_of(shards, key, turn) for key in [*distinct.dictionary.to_pylist(), None]])
+    home = homes[distinct.indices.fill_null(len(homes) - 1).to_numpy()]
+    return {shard: lines.filter(pa.array(home == shard)) for shard in np.unique(home).tolist()}

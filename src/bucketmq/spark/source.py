@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
 
 from bucketmq.errors import Invalid
+from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.bodies import RESCUED
-from bucketmq.spark.options import COLUMNS, SourceOptions, sink_options, source_options
+from bucketmq.spark.dead_sink import DeadBatchWriter
+from bucketmq.spark.objects_sink import ObjectsBatchWriter, ObjectsStreamWriter
+from bucketmq.spark.options import ASKED_FOR, COLUMNS, SourceOptions, sink_options, source_options
 from bucketmq.spark.reader import BatchReader, StreamReader
 from bucketmq.spark.sink import BatchWriter, StreamWriter
 
@@ -50,9 +53,11 @@ class BucketMQSource(DataSource):
     | `body_bytes` | binary | the body of a message that was sent as bytes, else null |
     | `sent_at` | timestamp | when it was sent |
     | `shard`, `offset` | int, long | where it lies; offsets of a shard are dense |
+    | `died` | string | only if `columns` names it: how a redriven message died, as JSON |
 
     With `bodySchema` the body is a struct of these fields, and `_rescued` (string) has, as JSON, what did not fit.
-    A message that was sent again to one subscription alone (a redriven dead letter) is not a row.
+    A message that was sent again to one subscription alone (a redriven dead letter) is a row for the stream that has
+    its name as `subscription`, and for no other.
 
     Options of both:
 
@@ -75,8 +80,25 @@ class BucketMQSource(DataSource):
     | `failOnDataLoss` | `true` | whether a query fails when messages were trimmed before it read them |
     | `columns` | all | some of the columns, like `key,body`: Spark cannot ask for fewer by itself |
     | `bodySchema` | none | fields of the body, like `user string, amount double` |
+    | `subscription` | none | for streams: a name for the query as a reader of the queue, one query at a time |
 
-    `startingOffsets` counts when a query has no checkpoint yet. A time means the first segment stored at or after it; a
+    The queue knows how far a stream has come, in its document `readers/<name>.json`: `stats` tells its lag, and
+    trimming leaves what it still needs if it has a name (`subscription`). It is told every five seconds at most, of
+    batches that are done for good. A stream without a name gets one for its lag's sake, and holds nothing back.
+
+    ```python
+    nightly = spark.readStream.format("bucketmq").option("path", "/data/inbox").option("queue", "orders")
+    copy = nightly.option("subscription", "nightly").load().writeStream.format("noop")
+    copy.option("checkpointLocation", "/data/nightly").trigger(availableNow=True).start().awaitTermination()
+    print(bucketmq.connect("/data/inbox").queue("orders").stats().readers[0].lag)
+    ```
+
+    ```text
+    0
+    ```
+
+    `startingOffsets` counts when a query has no checkpoint yet, and no reader of its name is known to the queue: then
+    it begins where that one is. A time means the first segment stored at or after it; a
     shard that is not named begins at its beginning, and ends at its end.
 
     Options of the sink:
@@ -86,10 +108,17 @@ class BucketMQSource(DataSource):
     | `txn` | the query's id | the transaction: a batch of it is published once; batch writes have none by default |
     | `batch` | `0` | the number of a batch write within its `txn`; numbers below the last are taken for published |
     | `bodyFormat` | `json` | `json`: a body of text is JSON; `text`: it is text |
+    | `deadLetters` | none | a queue: rows that have something in the column `_dead` become its dead letters |
+    | `objects` | none | a key template like `pending/{id}.json`, instead of `queue`: every row becomes an object |
+    | `body` | all | with `objects`: the column that is the content; otherwise the row as a JSON object |
+    | `contentType` | by the key | with `objects`: the content type |
+    | `ifExists` | `replace` | with `objects`: `keep` what is there, `replace` it, or only by what is `newer` |
+    | `newerBy` | none | with `ifExists` `newer`: the column that tells, a whole number or a time |
 
     The sink takes the columns `body` (or `value`: text, bytes, or anything that JSON has, such as a struct), `key`,
     `headers`, `body_bytes`; and overlooks `id`, `sent_at`, `shard` and `offset`, so that rows of the source can be
-    written as they are. Other columns are an error.
+    written as they are. Other columns are an error. Objects take any columns; see `bucketmq.spark.ends.ToObjects`. They
+    are written when a task runs, at least once, and a row that changes nothing is not written again.
 
     | capability | |
     |---|---|
@@ -107,7 +136,7 @@ class BucketMQSource(DataSource):
 
     def schema(self) -> str:
         options = self._source(streaming="endingoffsets" not in {name.lower() for name in self.options})
-        types = dict(COLUMNS)
+        types = COLUMNS | ASKED_FOR
         columns = list(options.columns)
         if options.body_schema is not None and "body" in columns:
             types["body"] = _struct_of(options.body_schema)
@@ -121,13 +150,19 @@ class BucketMQSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(self._source(streaming=True), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _check_append(overwrite)
-        return BatchWriter(sink_options(self.options), schema)
+        options = sink_options(self.options)
+        if options.place.queue.endswith(DEAD_SUFFIX):
+            return DeadBatchWriter(options, schema)
+        return (BatchWriter if options.objects is None else ObjectsBatchWriter)(options, schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         _check_append(overwrite)
-        return StreamWriter(sink_options(self.options), schema)
+        options = sink_options(self.options)
+        if options.place.queue.endswith(DEAD_SUFFIX):
+            raise Invalid("a stream of dead letters alone has no target; name a queue or objects")
+        return (StreamWriter if options.objects is None else ObjectsStreamWriter)(options, schema)
 
     def _source(self, *, streaming: bool) -> SourceOptions:
         return source_options(self.options, streaming=streaming)

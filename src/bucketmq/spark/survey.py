@@ -84,7 +84,7 @@ def survey(queue: OpenQueue, shard: int, base: int, end: int) -> Procedure[list[
         if containing < base:
             return (yield from survey(queue, shard, containing, end))
     pieces: list[Piece] = []
-    ends = [*(base_of(entry.key) for entry in entries[1:]), end]
+    ends = [*(base_of(entry.key) for entry in entries[1:]), end] if entries else []
     for entry, its_end in zip(entries, ends, strict=True):
         its_base = base_of(entry.key)
         if its_base >= low:  # what is below is dead, whether or not it is still there

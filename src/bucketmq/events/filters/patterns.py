@@ -1,4 +1,4 @@
-r"""LIKE and REGEXP: from a pattern to a test of texts. The only module that knows RE2.
+r"""LIKE and REGEXP: from a pattern to a test of texts. The only module of the bus that knows RE2.
 
 RE2 takes time in proportion to the text whatever the pattern, and refuses what it could not do so. `REGEXP` finds its
 pattern anywhere in the text. `LIKE` covers the whole text: `%` is any number of characters, `_` is one, and a backslash

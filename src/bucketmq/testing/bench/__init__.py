@@ -16,6 +16,8 @@ reception  notifications into the log, over HTTP       serving    the server and
 webhooks   a rule's events to an endpoint              sink       the endpoint
 sweeping   the sweep and the bare listing              happenings the events
 matching   a hundred rules
+
+spark/     the Spark connector, a command of its own: `make bench-spark`
 ```
 """
 

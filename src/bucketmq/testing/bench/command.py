@@ -6,9 +6,10 @@ import argparse
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -61,7 +62,7 @@ def run(args: list[str]) -> int:
         if options.plot is not None:
             plot.check()
         report = measure(chosen, _amounts(options))
-        _save_json(report, options.json or _default_file(report))
+        save_json(report, options.json or default_file(report))
         if options.plot is not None:
             plot.save(report, options.plot)
             progress(f"plot: {options.plot}")
@@ -82,14 +83,33 @@ def _amounts(options: argparse.Namespace) -> Sizes:
 
 
 def measure(chosen: list[str], amounts: Sizes) -> Report:
+    """Run these of `SCENARIOS`."""
+    return measure_of(SCENARIOS, chosen, amounts)
+
+
+class Named(Protocol):
+    """Amounts of some kind, as a report names them."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Amounts = TypeVar("Amounts", bound=Named)
+
+
+def measure_of(
+    scenarios: Mapping[str, tuple[Callable[[Amounts], Iterator[Measurement]], str]],
+    chosen: list[str],
+    amounts: Amounts,
+) -> Report:
     """Run the scenarios one after the other. One that cannot be run is reported and the rest goes on."""
     machine, began, started = this_machine(), time.monotonic(), datetime.now(UTC)
     found: list[Measurement] = []
     broken: dict[str, str] = {}
     for name in chosen:
-        progress(f"{name}: {SCENARIOS[name][1]} ...")
+        progress(f"{name}: {scenarios[name][1]} ...")
         try:
-            for measurement in SCENARIOS[name][0](amounts):
+            for measurement in scenarios[name][0](amounts):
                 found.append(measurement)
                 progress(f"  {measurement.subject}: {measurement.what}: {measurement.value:,.1f} {measurement.unit}")
         except Exception as error:
@@ -105,12 +125,12 @@ def measure(chosen: list[str], amounts: Sizes) -> Report:
     )
 
 
-def _default_file(report: Report) -> Path:
+def default_file(report: Report, *kind: str) -> Path:
     stamp = report.started_at.replace(":", "").replace("+0000", "Z")
-    return OUTPUT / f"{stamp}-{report.sizes}.json"
+    return OUTPUT / f"{'-'.join([stamp, *kind, report.sizes])}.json"
 
 
-def _save_json(report: Report, path: Path) -> None:
+def save_json(report: Report, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     progress(f"results: {path}")

@@ -1,0 +1,53 @@
+"""Writing dead letters alone, for targets that are not ours: rows of the column `_dead`, once for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from bucketmq.errors import Invalid
+from bucketmq.procedures.publish import publish
+from bucketmq.queue.settings import DEAD_SUFFIX
+from bucketmq.spark.dead import DEAD
+from bucketmq.spark.opened import Opened, opened, spare_the_collector
+from bucketmq.spark.options import SinkOptions
+from bucketmq.spark.sink import DeadLetters, Task, Written, all_made
+
+
+class DeadBatchWriter(DataSourceArrowWriter):
+    """`df.write` with the option `deadLetters`, and neither `queue` nor `objects`."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        if schema.fieldNames() != [DEAD] or options.transaction is None:
+            raise Invalid(f"dead letters alone are written from a column {DEAD} and with a txn; otherwise name a queue")
+        self._options = options
+        self._schema = schema
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._options, self._schema)
+
+    @property
+    def _opened(self) -> Opened:
+        return opened(self._options.place, create=True)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the dead letters of one task as parts."""
+        spare_the_collector()
+        task = Task(self._options.transaction)
+        name = self._options.place.queue.removesuffix(DEAD_SUFFIX)
+        letters = DeadLetters(self._opened.queue.bucket, name, task, own_register=True)
+        for batch in iterator:
+            self._opened.run(letters.take(batch))
+        return Written(tuple(self._opened.run(letters.close())), task.query_id)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        options = self._options
+        assert options.transaction is not None
+        self._opened.run(publish(self._opened.queue, options.transaction, options.batch, all_made(messages)))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Leave everything as it is, as the sink of messages does."""

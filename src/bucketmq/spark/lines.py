@@ -1,0 +1,157 @@
+"""Lines: what the sink writes, put together of whole columns of JSON texts. Byte for byte what `log.segment` encodes.
+
+A column of texts is an Arrow array of binary, with offsets that hold any size. No request is made here, and which
+column of a row means what is `bucketmq.spark.letters`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketmq.errors import Invalid
+from bucketmq.log import segment
+
+_any_json = msgspec.json.Decoder(msgspec.Raw)
+
+
+def joined(*columns: Any) -> pa.Array:
+    """The texts of each row one after the other. A column may also be one text for all rows; null is no text."""
+    made = [pa.scalar(each, pa.large_binary()) if isinstance(each, bytes) else each for each in columns]
+    nothing = pa.scalar(b"", pa.large_binary())
+    return pc.binary_join_element_wise(*made, nothing, null_handling="replace", null_replacement=b"")
+
+
+def optional(name: bytes, texts: pa.Array, there: pa.Array) -> pa.Array:
+    """A field of the line in those rows that have it."""
+    field = joined(b',"' + name + b'":', texts)
+    return field if there.true_count == len(there) else pc.if_else(there, field, pa.scalar(None, pa.large_binary()))
+
+
+def numbers(first: int, count: int) -> pa.Array:
+    """The numbers from `first` on, as texts."""
+    return pa.array(np.arange(first, first + count)).cast(pa.large_string()).cast(pa.large_binary())
+
+
+def encoded(values: Iterable[Any]) -> pa.Array:
+    """The JSON text of each value; `Invalid` for what has none."""
+    return _not_too_deep(_cut(segment.encode_bodies(values)))
+
+
+def checked(column: pa.Array) -> pa.Array:
+    """A column of JSON that others wrote: as it is if all of it is JSON and compact, else made compact, else `Invalid`.
+
+    Readers look for names of fields in lines without decoding them, so there is no white space between tokens.
+    """
+    texts = column.cast(pa.large_binary()).fill_null(b"null")
+    together = bytes_of(joined(texts, b"\n"))
+    if not _is_compact(together, texts):
+        texts = _cut(b"".join([_compact(text) for text in texts.to_pylist()]))
+    return _not_too_deep(texts)
+
+
+def bytes_of(texts: pa.Array) -> bytes:
+    """All texts, one after the other."""
+    _, offsets, data = texts.buffers()
+    if not len(texts):
+        return b""
+    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return bytes(memoryview(data)[ends[0] : ends[-1]])
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """The values of a column as JSON has them. Structs are put together of columns, which spares a dictionary for each
+    row."""
+    kind = column.type
+    if pa.types.is_struct(kind) and kind.num_fields:
+        made = list(map(_row_type(tuple(field.name for field in kind)), *map(values_of, column.flatten())))
+        if column.null_count:
+            return [row if there else None for row, there in zip(made, column.is_valid().to_pylist(), strict=True)]
+        return made
+    if _has_maps(kind):
+        return [plain(value, kind) for value in column.to_pylist()]
+    return list(column.to_pylist())
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    inner = [kind.field(place).type for place in range(kind.num_fields)]
+    return bool(pa.types.is_map(kind)) or any(map(_has_maps, inner))
+
+
+@functools.cache
+def _row_type(names: tuple[str, ...]) -> type[msgspec.Struct]:
+    """A struct with these fields; a column may be named like no attribute can."""
+    if len(set(names)) < len(names):
+        raise Invalid(f"a struct has two fields of one name among {', '.join(names)}; rename one")
+    attributes = [f"f{place}" for place in range(len(names))]
+    fields = [(attribute, Any) for attribute in attributes]
+    return msgspec.defstruct("Row", fields, rename=dict(zip(attributes, names, strict=True)), gc=False)
+
+
+def plain(value: Any, kind: pa.DataType) -> Any:
+    """One value as JSON has it: maps come out of Arrow as pairs; in JSON they are objects."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {str(name): plain(item, kind.item_type) for name, item in value}
+    if pa.types.is_struct(kind):
+        return {field.name: plain(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [plain(item, kind.value_type) for item in value]
+    return value
+
+
+def _cut(data: bytes) -> pa.Array:
+    """Lines as a column of texts without line feeds. JSON has none but between tokens, and these are compact."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    offsets = np.zeros(len(ends) + 1, np.int64)
+    offsets[1:] = ends - np.arange(len(ends))
+    data = data.replace(b"\n", b"")
+    return pa.Array.from_buffers(pa.large_binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _is_compact(together: bytes, texts: pa.Array) -> bool:
+    """Whether each line is one JSON value without white space. Says no to what is not JSON at all.
+
+    The decoder takes values in a row for lines as well, and lets one go on over several lines. So each must be as long
+    as its own line, and hold no line feed.
+    """
+    if together.count(b"\n") != len(texts):
+        return False
+    try:
+        found = _any_json.decode_lines(together)
+        if len(found) != len(texts):
+            return False
+        sizes = np.fromiter(map(len, found), np.int64, len(found))
+        if not np.array_equal(sizes, pc.binary_length(texts).to_numpy()):
+            return False
+        listed = b"[" + b",".join(found) + b"]"
+        if not any(space in listed for space in (b" ", b"\n", b"\t", b"\r")):
+            return True
+        return b"\n" not in listed and len(msgspec.json.format(listed, indent=-1)) == len(listed)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _not_too_deep(texts: pa.Array) -> pa.Array:
+    """The same; `Invalid` if one is nested too deep. Short ones cannot be."""
+    long = pc.greater(pc.binary_length(texts), 2 * segment.DEPTH_MAX)
+    if long.true_count:
+        for text in texts.filter(long).to_pylist():
+            segment.check_body(text)
+    return texts
+
+
+def _compact(text: bytes) -> bytes:
+    try:
+        return msgspec.json.format(text, indent=-1) + b"\n"
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Invalid(
+            f"a body is not JSON ({error}): {text[:60]!r}; set bodyFormat to text if bodies are plain text"
+        ) from None

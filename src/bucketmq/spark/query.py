@@ -1,0 +1,107 @@
+"""A pipeline as a streaming query: Spark's source and sink around the flow. Imported where PySpark is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, count_if
+
+from bucketmq.errors import Invalid
+from bucketmq.procedures.queues import EVENTS
+from bucketmq.spark import FORMAT, register
+from bucketmq.spark.ddl import column_names
+from bucketmq.spark.dead import DEAD
+from bucketmq.spark.ends import FromTable, ToObjects, ToQueue, ToTable
+from bucketmq.spark.flow import Flow
+from bucketmq.spark.options import COLUMNS, SOURCE_OPTIONS, STORE_OPTIONS, place_of
+from bucketmq.spark.progress import DEAD_LETTERS, OBSERVED
+from bucketmq.spark.shape import shaped
+from bucketmq.spark.table import TableWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from bucketmq.spark.pipeline import Pipeline
+
+OUR_OWN = {"columns", "bodyschema", "subscription"}
+"""Options of the source that the pipeline itself decides about."""
+
+FILE_OPTIONS = {"maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage"}
+"""Options of Spark's own file streams that may be given for a table."""
+
+
+def begin(
+    pipeline: Pipeline,
+    url: str,
+    spark: SparkSession,
+    *,
+    checkpoint: str,
+    once: bool,
+    trigger_seconds: float,
+    options: dict[str, str],
+) -> StreamingQuery:
+    """See `bucketmq.spark.run.start`."""
+    register(spark)
+    of_source, of_store = _divided(options, table=isinstance(pipeline.source, FromTable))
+    place = place_of(url, EVENTS if isinstance(pipeline.source, FromTable) else pipeline.source.log, of_store)
+    flow = Flow(pipeline, place)
+    rows = _read(pipeline, url, spark, {**of_store, **of_source})
+    failed = count_if(col(DEAD).isNotNull()).alias(DEAD_LETTERS)
+    made = rows.mapInArrow(flow, flow.gives).observe(OBSERVED, failed)
+    writer = _written(pipeline, url, made, checkpoint, of_store)
+    writer = writer.queryName(pipeline.name).option("checkpointLocation", checkpoint)
+    seconds = f"{int(trigger_seconds * 1000)} milliseconds"
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=seconds)
+    return writer.start()
+
+
+def _divided(options: dict[str, str], *, table: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of the source, and those of the store."""
+    of_store = {name: text for name, text in options.items() if name.lower() in STORE_OPTIONS}
+    of_source = {name: text for name, text in options.items() if name not in of_store}
+    known = FILE_OPTIONS if table else {name.lower() for name in SOURCE_OPTIONS} - OUR_OWN
+    odd = [name for name in of_source if name.lower() not in known]
+    if odd:
+        raise Invalid(f"unknown option {odd[0]!r} for a pipeline; there are {', '.join(sorted(known | STORE_OPTIONS))}")
+    return of_source, of_store
+
+
+def _read(pipeline: Pipeline, url: str, spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    source = pipeline.source
+    if isinstance(source, FromTable):
+        files = {name: text for name, text in options.items() if name.lower() in FILE_OPTIONS}
+        reader = spark.readStream.format(source.format).schema(source.schema).options(**files)
+        return reader.load(source.path)
+    columns = ",".join((*COLUMNS, "died"))
+    wanted = {**options, "path": url, "queue": source.log, "subscription": pipeline.name, "columns": columns}
+    return spark.readStream.format(FORMAT).options(**wanted).load()
+
+
+def _written(
+    pipeline: Pipeline, url: str, rows: DataFrame, checkpoint: str, of_store: dict[str, str]
+) -> DataStreamWriter:
+    common = {"path": url, "deadLetters": pipeline.dead_letters, **of_store}
+    match pipeline.target:
+        case ToQueue() as target:
+            kind = "text" if target.text else "json"
+            return rows.writeStream.format(FORMAT).options(**common, queue=target.queue, bodyFormat=kind)
+        case ToObjects() as target:
+            return rows.writeStream.format(FORMAT).options(**common, **object_options(shaped(target)))
+        case ToTable() as target:
+            return rows.writeStream.foreachBatch(TableWriter(target, column_names(pipeline.gives), common, checkpoint))
+        case _:
+            assert_never(pipeline.target)
+
+
+def object_options(target: ToObjects) -> dict[str, str]:
+    """The target as options of the sink."""
+    options = {
+        "objects": target.template,
+        "body": target.body,
+        "contentType": target.content_type,
+        "ifExists": target.if_exists,
+        "newerBy": target.newer_by,
+    }
+    return {name: text for name, text in options.items() if text is not None}

@@ -1,0 +1,43 @@
+"""The sink beside Spark's JSON and Parquet file sinks. The rows come from Parquet files, Spark's quickest source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from bucketmq.testing.bench.places import folder
+from bucketmq.testing.bench.results import OURS, Measurement, Target, measured
+from bucketmq.testing.bench.spark.queries import Took, in_turn, ratios, run
+from bucketmq.testing.bench.spark.reading import JSON, PARQUET
+from bucketmq.testing.bench.spark.rows import BODY_SCHEMA, Rows, make
+from bucketmq.testing.bench.spark.sizes import Sizes
+
+SCENARIO = "write"
+
+
+def against_files(spark: Any, sizes: Sizes) -> Iterator[Measurement]:
+    for count in sizes.rows:
+        with folder() as path:
+            rows = make(spark, count, path)
+            text = rows.files("parquet").select("key", "body")
+            struct = text.selectExpr("key", f"from_json(body, '{BODY_SCHEMA}') as body")
+            for what, stream in (("bodies of JSON text", text), ("bodies of structs", struct)):
+                subjects = {
+                    OURS: partial(_into_queue, rows, stream),
+                    JSON: partial(run, stream, "json", path),
+                    PARQUET: partial(run, stream, "parquet", path),
+                    "nowhere": partial(run, stream, "noop", path),
+                }
+                found = in_turn(subjects, sizes, count)
+                for name, runs in found.items():
+                    speeds = [each.rows_per_second for each in runs]
+                    yield measured(SCENARIO, what, speeds, "rows/s", subject=name, depth=count)
+                times = ratios(found[OURS], found[JSON])
+                goal = Target(at_least=2)
+                yield measured(SCENARIO, f"{what}: times {JSON}", times, "×", depth=count, target=goal)
+
+
+def _into_queue(rows: Rows, stream: Any) -> Took:
+    with folder() as path:
+        return run(stream, "bucketmq", rows.folder, path=path.as_uri(), queue="copy")

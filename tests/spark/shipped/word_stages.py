@@ -1,0 +1,58 @@
+"""Stages for tests, importable on executors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import bucketmq
+from bucketmq.spark.stage import stage
+
+POST = "id string, text string, revision bigint"
+
+
+@stage(takes=POST, gives="id string, words int, revision bigint")
+def count_words(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Fails on a text that is missing, and on the whole batch if any is."""
+    texts = batch.column("text").to_pylist()
+    if "poison" in texts:
+        raise ValueError("no words in poison")
+    words = pa.array([len(text.split()) for text in texts], pa.int32())
+    columns = {"id": batch.column("id"), "words": words, "revision": batch.column("revision")}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@stage(takes=POST, gives="id string, words int, revision bigint", name="count_words")
+def count_all(batch: pa.RecordBatch) -> dict[str, Any]:
+    """The same, repaired: poison has one word."""
+    words = [len(text.split()) for text in batch.column("text").to_pylist()]
+    return {"id": batch.column("id"), "words": words, "revision": batch.column("revision")}
+
+
+@stage(takes="id string, words int", gives="id string, long boolean", kind="pandas")
+def judge(rows: Any) -> Any:
+    rows["long"] = rows["words"] > 2
+    return rows[["id", "long"]]
+
+
+@stage(takes="id string", gives="id string, n bigint")
+def wrong(batch: pa.RecordBatch) -> dict[str, Any]:
+    return {"id": batch.column("id"), "n": ["text"] * batch.num_rows}
+
+
+@stage(takes=POST, gives="id string")
+def away(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Unavailable the first time that anybody asks, on whichever executor. The texts name a file that says so."""
+    try:
+        Path(batch.column("text")[0].as_py()).touch(exist_ok=False)
+    except FileExistsError:
+        return {"id": batch.column("id")}
+    raise bucketmq.Unavailable("the model does not answer; try again later")
+
+
+@stage(takes="key string, content string, content_state string", gives="key string, size int, state string")
+def measure(batch: pa.RecordBatch) -> dict[str, Any]:
+    sizes = [None if text is None else len(text) for text in batch.column("content").to_pylist()]
+    return {"key": batch.column("key"), "size": pa.array(sizes, pa.int32()), "state": batch.column("content_state")}

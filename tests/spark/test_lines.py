@@ -1,0 +1,146 @@
+"""Lines made of columns are, byte for byte, the lines that `log.segment` makes of messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import msgspec
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bucketmq.errors import Invalid
+from bucketmq.log.segment import DEPTH_MAX, encode, to_base64
+from bucketmq.queue.message import Message
+from bucketmq.spark.letters import Columns
+from bucketmq.spark.lines import bytes_of
+
+AT = "2026-11-16T12:00:00.000Z"
+STRINGS = pa.map_(pa.string(), pa.string())
+
+TEXTS = st.text(max_size=12)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.none() | st.text(min_size=1, max_size=8)
+HEADERS = st.none() | st.dictionaries(TEXTS, TEXTS, max_size=2)
+SPACING = st.sampled_from([None, 1])
+
+
+def written(batch: Any, first: int = 0, *, text: bool = False) -> bytes:
+    return bytes_of(Columns(batch.schema.names, text=text).lines(batch, "é-1", first, AT))
+
+
+def message(number: int, key: str | None, headers: dict[str, str] | None, **body: Any) -> Message:
+    return Message(f"é-1-{number}", AT, key, headers or None, **body)
+
+
+@settings(deadline=None, max_examples=50)  # other tests run beside it
+@given(st.lists(st.tuples(KEYS, HEADERS, JSON, SPACING, st.none() | st.binary(max_size=5))), st.integers(0, 10**7))
+def test_bodies_of_json_text_and_of_bytes(rows: list[Any], first: int) -> None:
+    texts = [None if raw is not None else json.dumps(body, indent=spacing) for _, _, body, spacing, raw in rows]
+    batch = pa.record_batch(
+        {
+            "key": pa.array([key for key, *_ in rows], pa.string()),
+            "headers": pa.array([None if each[1] is None else list(each[1].items()) for each in rows], STRINGS),
+            "body": pa.array(texts, pa.string()),
+            "body_bytes": pa.array([raw for *_, raw in rows], pa.binary()),
+        }
+    )
+    wanted = []
+    for number, (row, text) in enumerate(zip(rows, texts, strict=True), first):
+        key, headers, _, _, raw = row
+        if text is None:
+            wanted.append(message(number, key, headers, body_base64=to_base64(raw)))
+        else:
+            wanted.append(
+                message(number, key, headers, body=msgspec.Raw(msgspec.json.format(text.encode(), indent=-1)))
+            )
+    assert written(batch, first) == encode(wanted)
+    assert written(batch.slice(1), first + 1) == encode(wanted[1:])
+
+
+STRUCT = pa.struct(
+    [
+        ("a b", pa.int32()),
+        ("text", pa.string()),
+        ("real", pa.float64()),
+        ("tags", pa.list_(pa.string())),
+        ("inner", pa.struct([("x", pa.bool_()), ("m", pa.map_(pa.string(), pa.int64()))])),
+    ]
+)
+ROW = st.none() | st.fixed_dictionaries(
+    {
+        "a b": st.none() | st.integers(-(2**31), 2**31 - 1),
+        "text": st.none() | TEXTS,
+        "real": st.none() | st.floats(allow_infinity=False, allow_nan=False),
+        "tags": st.none() | st.lists(st.none() | TEXTS, max_size=3),
+        "inner": st.none()
+        | st.fixed_dictionaries({"x": st.none() | st.booleans(), "m": st.dictionaries(TEXTS, st.integers(0, 9))}),
+    }
+)
+
+
+def ordered(row: Any, kind: Any) -> Any:
+    """Fields in the order of the struct."""
+    if row is None or not pa.types.is_struct(kind):
+        return row
+    return {field.name: ordered(row[field.name], field.type) for field in kind}
+
+
+@settings(deadline=None, max_examples=50)  # other tests run beside it
+@given(st.lists(st.tuples(KEYS, ROW)))
+def test_bodies_of_structs(rows: list[Any]) -> None:
+    batch = pa.record_batch(
+        {"key": pa.array([key for key, _ in rows], pa.string()), "value": pa.array([row for _, row in rows], STRUCT)}
+    )
+    bodies = [ordered(row, STRUCT) for _, row in rows]
+    wanted = zip([key for key, _ in rows], bodies, strict=True)
+    assert written(batch) == encode([message(n, key, None, body=body) for n, (key, body) in enumerate(wanted)])
+
+
+@settings(deadline=None, max_examples=50)  # other tests run beside it
+@given(st.lists(st.none() | TEXTS))
+def test_bodies_of_plain_text(rows: list[str | None]) -> None:
+    batch = pa.record_batch({"body": pa.array(rows, pa.string())})
+    assert written(batch, text=True) == encode([message(n, None, None, body=each) for n, each in enumerate(rows)])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ['1,"to":"x"'],
+        ["1 2"],
+        ["{}{}", ""],
+        ["[1,", "2]"],
+        ["[1,", "2]", "1 2"],
+        ["  [", "]", "1 2"],
+        ['{"a":1', '"b":2}'],
+        ["1", " "],
+        ["1\n2"],
+        ["NaN"],
+        ['"\n"'],
+    ],
+)
+def test_a_body_that_is_not_one_json_value_is_refused_whatever_its_neighbours_are(texts: list[str]) -> None:
+    with pytest.raises(Invalid, match="not JSON"):
+        written(pa.record_batch({"body": pa.array(["1", *texts, "2"])}))
+
+
+@pytest.mark.parametrize(("kind", "text"), [(pa.string(), False), (pa.string(), True), (pa.list_(pa.string()), False)])
+def test_a_batch_of_nothing_is_no_lines(kind: Any, text: bool) -> None:
+    assert written(pa.record_batch({"body": pa.array([], kind)}), text=text) == b""
+
+
+def test_what_is_nested_too_deep_to_be_read_is_refused() -> None:
+    deep = "[" * DEPTH_MAX + "]" * DEPTH_MAX
+    assert written(pa.record_batch({"body": pa.array(["1", deep])})).endswith(b"]}\n")
+    with pytest.raises(Invalid, match="nested deeper"):
+        written(pa.record_batch({"body": pa.array(["1", f"[{deep}]"])}))

@@ -1,0 +1,118 @@
+"""Sessions: settings by where they run, what is there is taken, and a JVM that does not start is explained."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import bucketmq
+from bucketmq.spark import session as sessions
+from bucketmq.spark.failure import explained
+from bucketmq.spark.session import is_local, local_settings, log_file, session
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("local", True),
+        ("local[*,4]", True),
+        ("local-cluster[2,1,1024]", True),
+        ("localhost", False),
+        ("spark://local:7077", False),
+        ("yarn", False),
+        ("k8s://https://host", False),
+    ],
+)
+def test_which_masters_are_this_machine(master: str, local: bool) -> None:
+    assert is_local(master) is local
+
+
+def test_a_laptop_gives_the_jvm_some_of_its_memory() -> None:
+    memory = int(local_settings()["spark.driver.memory"].removesuffix("m"))
+    assert 1024 <= memory <= 4096
+
+
+def test_a_session_that_is_there_is_taken_as_it_is(spark: Any) -> None:
+    memory = spark.conf.get("spark.driver.memory")
+    assert session(conf={"spark.sql.shuffle.partitions": "3"}) is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert spark.conf.get("spark.driver.memory") == memory
+    assert session("local[2,4]", {"spark.sql.shuffle.partitions": "2"}) is spark
+    with pytest.raises(bucketmq.Invalid, match=r"already on local\[2,4\], so its master cannot be local\[1\]"):
+        session("local[1]")
+
+
+def test_under_spark_submit_the_master_is_not_ours_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setenv(sessions.SUBMITTED, "1234")
+    with pytest.raises(bucketmq.Invalid, match="spark-submit started this program, so its master cannot be yarn"):
+        session("yarn")
+
+
+def test_a_level_that_is_none_is_refused() -> None:
+    with pytest.raises(bucketmq.Invalid, match="'loud' is no level"):
+        session(log_level="loud")
+
+
+def test_names_of_log_files_stay_in_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert log_file("../../etc/x y").parent == tmp_path / "bucketmq" / "logs"
+
+
+def test_a_jvm_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+    fake = tmp_path / "home" / "bin" / "java"
+    fake.parent.mkdir(parents=True)
+    fake.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = -version ]; then echo \'openjdk version "17.0.1"\' >&2; exit 0; fi\n'
+        "echo 'Could not reserve enough space' >&2\nexit 1\n"
+    )
+    fake.chmod(0o755)
+    code = "from bucketmq.spark.session import session; session(name='try')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "JAVA_HOME": str(tmp_path / "home"), "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert "bucketmq.errors.Unsupported: Spark's JVM did not start: Could not reserve enough space" in last
+    assert str(tmp_path / "bucketmq" / "logs" / "try.log") in last
+    assert done.stdout == ""
+
+
+def test_a_failure_inside_spark_comes_out_as_it_went_in(spark: Any) -> None:
+    def fail(batches: Any) -> Any:
+        for batch in batches:
+            raise bucketmq.NotFound("there is no queue 'x';\nmake it first")
+            yield batch
+
+    with pytest.raises(Exception) as caught:
+        spark.range(1).mapInArrow(fail, "id bigint").collect()
+    error = explained(caught.value)
+    assert type(error) is bucketmq.NotFound
+    assert str(error) == "there is no queue 'x';\nmake it first"
+
+
+def test_a_failure_of_others_is_told_by_its_kind_and_words(spark: Any) -> None:
+    def fail(batches: Any) -> Any:
+        yield from batches
+        raise ZeroDivisionError("division by zero")
+
+    with pytest.raises(Exception) as caught:
+        spark.range(1).mapInArrow(fail, "id bigint").collect()
+    assert str(explained(caught.value)) == "ZeroDivisionError: division by zero"
+    with pytest.raises(Exception) as caught:
+        spark.read.parquet("/nothing/here")
+    assert "PATH_NOT_FOUND" in str(explained(caught.value)) and "\tat " not in str(explained(caught.value))

@@ -1,0 +1,233 @@
+"""Stages and chains: declared columns, rows that fail among rows that do not, and errors that are not about rows."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+import word_stages as stages
+
+import bucketmq
+from bucketmq.queue.message import ATTEMPT_ERROR_CHARS_MAX
+from bucketmq.spark.chain import Chain
+from bucketmq.spark.ddl import arrow_schema, type_text
+from bucketmq.spark.ends import FromQueue, FromTable, ToObjects, ToQueue, ToTable
+from bucketmq.spark.pipeline import Pipeline
+from bucketmq.spark.stage import Misshapen, Stage, stage
+from bucketmq.spark.template import encoded, filler
+
+EVERY_TYPE = (
+    "a string, b binary, c boolean, d tinyint, e smallint, f int, g bigint, h float, i double, j date, k timestamp, "
+    "l timestamp_ntz, m decimal(12,3), n array<string>, o map<string,bigint>, p struct<x: int, `y z`: array<double>>"
+)
+
+
+def batch_of(ddl: str, rows: list[dict[str, Any]]) -> Any:
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(ddl))
+
+
+def post_batch(*texts: str | None) -> Any:
+    return batch_of(stages.POST, [{"id": f"p{n}", "text": text, "revision": 1} for n, text in enumerate(texts)])
+
+
+def test_columns_mean_what_they_mean_to_spark(spark: Any) -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    theirs = spark.createDataFrame([], EVERY_TYPE).schema
+    assert to_arrow_schema(theirs, timezone="UTC").equals(arrow_schema(EVERY_TYPE))
+
+
+def test_a_type_is_written_as_it_was_read() -> None:
+    written = ", ".join(f"`{field.name}` {type_text(field.type)}" for field in arrow_schema(EVERY_TYPE))
+    assert arrow_schema(written).equals(arrow_schema(EVERY_TYPE))
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ("", "the name of a column, not the end"),
+        ("id", "a type, not the end"),
+        ("id text", "a type such as string"),
+        ("id string not null", "a comma or the end behind column 'id', not 'not'"),
+        ("id string, id int", "'id' twice"),
+        ("tags array<string", "'>', not the end"),
+        ("n decimal(50,2)", "up to 38 digits"),
+        ("n string; drop", "from '; drop' on"),
+        ("n " + "array<" * 60, "nest deeper"),
+    ],
+)
+def test_columns_that_are_none_are_told_where_they_go_wrong(columns: str, complaint: str) -> None:
+    with pytest.raises(bucketmq.Invalid, match=complaint.replace("(", r"\(")):
+        arrow_schema(columns)
+
+
+def test_a_stage_is_given_what_it_takes_and_gives_what_it_declares() -> None:
+    rows = batch_of("other int, " + stages.POST, [{"other": 1, "id": "a", "text": "one two", "revision": 4}])
+    made = stages.count_words.run(rows)
+    assert made.schema.equals(arrow_schema(stages.count_words.gives))
+    assert made.to_pylist() == [{"id": "a", "words": 2, "revision": 4}]
+
+
+def test_a_stage_of_pandas_has_nulls_and_whole_numbers_as_declared() -> None:
+    @stage(takes="id string, n bigint", gives="id string, n int, tags array<string>", kind="pandas")
+    def tagged(rows: Any) -> Any:
+        rows["tags"] = [["a"] if n == n else None for n in rows["n"]]  # noqa: PLR0124  # NaN
+        return rows
+
+    made = tagged.run(batch_of("id string, n bigint", [{"id": "a", "n": 1}, {"id": "b", "n": None}]))
+    assert made.to_pylist() == [{"id": "a", "n": 1, "tags": ["a"]}, {"id": "b", "n": None, "tags": None}]
+
+
+@pytest.mark.parametrize(
+    ("returned", "complaint"),
+    [
+        ({"id": ["a"]}, "lacks column 'n'; there are id"),
+        ({"id": ["a"], "n": ["7"]}, "column 'n' is string, not int64"),
+        ({"id": [1], "n": [7]}, "column 'id' is int64, not string"),
+        ([{"id": "a", "n": 7}], "is list; it should be a pyarrow RecordBatch"),
+    ],
+)
+def test_a_stage_that_gives_something_else_is_wrong_whatever_the_rows_are(returned: object, complaint: str) -> None:
+    odd = Stage(name="odd", takes="id string", gives="id string, n bigint", function=lambda _: returned)
+    with pytest.raises(Misshapen, match=complaint):
+        Chain([odd]).run(batch_of("id string", [{"id": "a"}]))
+
+
+def test_rows_that_fail_are_found_one_by_one_and_the_others_go_on_in_order() -> None:
+    texts = ["one two"] * 1000
+    for place in (0, 17, 18, 999):
+        texts[place] = "poison"
+    ran = Chain([stages.count_words, stages.judge]).run(post_batch(*texts))
+    assert [each.row for each in ran.failed] == [0, 17, 18, 999]
+    assert {each.error.splitlines()[0] for each in ran.failed} == {"stage count_words: ValueError: no words in poison"}
+    ids = [row["id"] for each in ran.batches for row in each.to_pylist()]
+    assert ids == [f"p{n}" for n in range(1000) if n not in (0, 17, 18, 999)]
+    for passed in ran.passed:
+        assert [row["id"] for row in passed.batch.to_pylist()] == [f"p{n}" for n in range(passed.start, passed.stop)]
+
+
+def test_finding_a_row_takes_few_runs() -> None:
+    sizes = []
+
+    @stage(takes=stages.POST, gives="id string")
+    def counted(batch: Any) -> Any:
+        sizes.append(batch.num_rows)
+        if "poison" in batch.column("text").to_pylist():
+            raise ValueError
+        return batch.select(["id"])
+
+    assert len(Chain([counted]).run(post_batch(*["x"] * 700, "poison", *["x"] * 323)).failed) == 1
+    assert len(sizes) == 21
+
+
+def test_a_value_that_does_not_fit_its_column_fails_its_row() -> None:
+    small = Stage(name="small", takes="n bigint", gives="n tinyint", function=lambda batch: batch)
+    ran = Chain([small]).run(batch_of("n bigint", [{"n": 1}, {"n": 1000}, {"n": 3}]))
+    assert [each.row for each in ran.failed] == [1]
+    assert "1000 not in range" in ran.failed[0].error
+
+
+@pytest.mark.parametrize("error", [bucketmq.Unavailable, bucketmq.Denied, bucketmq.Unsupported, ImportError])
+def test_an_error_of_the_place_is_not_the_rows(error: type[Exception]) -> None:
+    def fails(_: Any) -> Any:
+        raise error("not today")
+
+    with pytest.raises(error, match="not today"):
+        Chain([Stage(name="fails", takes="id string", gives="id string", function=fails)]).run(
+            batch_of("id string", [{"id": "a"}])
+        )
+
+
+def test_the_text_of_an_error_is_bounded_and_begins_with_what_was_said() -> None:
+    def fails(_: Any) -> Any:
+        raise ValueError("x" * 100_000)
+
+    (failed,) = (
+        Chain([Stage(name="fails", takes="id string", gives="id string", function=fails)])
+        .run(batch_of("id string", [{"id": "a"}]))
+        .failed
+    )
+    assert len(failed.error) <= ATTEMPT_ERROR_CHARS_MAX
+    assert failed.error.startswith("stage fails: ValueError: xxx")
+
+
+def test_a_stage_is_given_no_more_rows_than_it_wants() -> None:
+    sizes = []
+
+    @stage(takes="id string", gives="id string", rows_max=3)
+    def few(batch: Any) -> Any:
+        sizes.append(batch.num_rows)
+        return batch
+
+    assert few.run(batch_of("id string", [{"id": str(n)} for n in range(7)])).num_rows == 7
+    assert sizes == [3, 3, 1]
+
+
+def test_a_stage_travels_by_its_name_where_it_has_one() -> None:
+    assert pickle.loads(pickle.dumps(stages.count_words)) is stages.count_words
+    assert b"poison" not in pickle.dumps(stages.count_words)
+
+
+def test_stages_that_do_not_fit_together_are_told_before_anything_runs() -> None:
+    source, target = FromQueue("posts", stages.POST), ToQueue(queue="out")
+    with pytest.raises(bucketmq.Invalid, match="'count_words' gives to stage 'count_words' lacks column 'text'"):
+        Pipeline(name="p", source=source, stages=(stages.count_words, stages.count_words), target=target).chain()
+    with pytest.raises(bucketmq.Invalid, match="the source gives to stage 'judge' lacks column 'words'"):
+        Pipeline(name="p", source=source, stages=(stages.judge,), target=target).chain()
+    with pytest.raises(bucketmq.Invalid, match="needs a column 'name'; the last stage gives id, words, revision"):
+        Pipeline(
+            name="p", source=source, stages=(stages.count_words,), target=ToObjects(template="a/{name}.json")
+        ).chain()
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: ToObjects(template="all.json"), "names no column"),
+        (lambda: ToObjects(template="a/{id}{id!r}"), "braces"),
+        (lambda: ToObjects(template="queues/{id}"), "own keys"),
+        (lambda: ToObjects(template="a/../{id}"), "none of them empty"),
+        (lambda: ToObjects(template="a/{id}", if_exists="newer"), "goes with newer_by"),
+        (lambda: ToTable(path="/t", format="delta"), "must be one of parquet"),
+        (lambda: FromTable("/t", "id strin"), "a type such as"),
+        (lambda: FromQueue("posts", "message_id string"), "are taken"),
+        (lambda: ToQueue(queue="posts.dead"), "for dead letters"),
+    ],
+)
+def test_ends_that_cannot_be_are_told_when_they_are_made(make: Any, complaint: str) -> None:
+    with pytest.raises(bucketmq.Invalid, match=complaint):
+        make()
+
+
+HOSTILE = ["../../x", "a/b", "..", ".", "...", "%2e%2e", "a%2Fb", "é", "e\u0301", "\x00", "a\nb", "\\", "*", "~", "a b"]
+
+
+def test_no_value_leaves_its_place_in_a_key_and_no_two_share_one() -> None:
+    fill = filler("pending/{id}.json")
+    keys = {}
+    for value in HOSTILE:
+        keys[value] = fill({"id": value})
+        assert keys[value].startswith("pending/")
+        assert keys[value].count("/") == 1
+    assert len(set(keys.values())) == len(keys)
+    with pytest.raises(bucketmq.Invalid, match="is empty"):
+        fill({"id": ""})
+    with pytest.raises(bucketmq.Invalid, match="lone surrogate"):
+        encoded("\ud800")
+    with pytest.raises(bucketmq.Invalid, match="bytes in UTF-8"):
+        fill({"id": "x" * 1000})
+
+
+def test_a_value_that_is_a_key_keeps_its_slashes_and_nothing_else() -> None:
+    fill = filler("done/{+key}")
+    assert fill({"key": "incoming/a/b.txt"}) == "done/incoming/a/b.txt"
+    for value in ("../x", "/x", "a//b", "a/", "a\\b"):
+        with pytest.raises(bucketmq.Invalid):
+            fill({"key": value})
+    with pytest.raises(bucketmq.Invalid, match="own keys"):
+        filler("{+key}")({"key": "queues/jobs/queue.json"})

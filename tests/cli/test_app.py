@@ -33,7 +33,7 @@ def verbs(command: Any, path: str = "") -> Iterator[str]:
 
 VERBS = sorted(verbs(typer.main.get_command(app)))
 
-WITHOUT_BUCKET = {"bench", "demo", "sim", "version", "watch"}
+WITHOUT_BUCKET = {"bench", "demo", "moderation demo", "pipeline ls", "pipeline package", "sim", "version", "watch"}
 
 
 def test_the_verbs_are_those_of_the_plan() -> None:
@@ -44,6 +44,9 @@ def test_the_verbs_are_those_of_the_plan() -> None:
     rules = "add ls show rm pause resume rotate test explain dry-run replay dead redrive run"
     groups = [f"rules {verb}" for verb in rules.split()]
     groups += [f"notifications {verb}" for verb in ("set", "show", "reset")]
+    groups += [f"moderation {verb}" for verb in ("ingest", "route", "desk", "status", "demo")]
+    groups += [f"pipeline {verb}" for verb in ("ls", "show", "run", "package")]
+    groups += [f"spark {verb}" for verb in ("forget", "orphans", "restore-checkpoint")]
     assert sorted([*planned.split(), *bus.split(), *groups]) == VERBS
     assert sorted(EXAMPLES) == VERBS
 
@@ -95,6 +98,8 @@ def test_without_a_url_every_verb_says_how_to_set_one(cli: Cli, verb: str, monke
     args |= {"notifications set": ["--url", "https://example.com/"]}
     args |= {"notifications show": [], "notifications reset": []}
     args |= {"spark forget": ["jobs", "r"], "spark restore-checkpoint": ["cp", "--queue", "jobs", "--txn", "t"]}
+    args |= {f"moderation {name}": [] for name in ("desk", "ingest", "route", "status")}
+    args |= {"pipeline show": ["moderation"], "pipeline run": ["moderation"]}
     ran = cli(*verb.split(), *args.get(verb, ["jobs"]))
     assert ran.code == 2
     assert "export BUCKETMQ_URL=file:///" in ran.err

@@ -77,16 +77,24 @@ def _free_port() -> int:
 
 def _python_workers(driver: Member) -> list[int]:
     """The processes that run stages for a driver: Python's side of Spark's executor."""
-    found = []
+    parents: dict[int, int] = {}
+    workers = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            command = (path / "cmdline").read_bytes()
-            group = int((path / "stat").read_text().rpartition(")")[2].split()[2])
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            if b"pyspark.daemon" in (path / "cmdline").read_bytes():
+                workers.append(int(path.name))
         except (OSError, ValueError):
             continue
-        if group == driver.process.pid and b"pyspark.daemon" in command and b"pyspark.worker" in command:
-            found.append(int(path.name))
-    return found
+
+    def is_below(pid: int) -> bool:
+        while pid in parents:
+            if pid == driver.process.pid:
+                return True
+            pid = parents[pid]
+        return False
+
+    return [pid for pid in workers if is_below(pid)]
 
 
 def _until(holds: Callable[[], bool], crew: Crew, seconds: float) -> None:

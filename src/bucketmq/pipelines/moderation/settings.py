@@ -105,7 +105,10 @@ def bucket_url(environment: Mapping[str, str]) -> str:
     if not given:
         url = environment.get(BUCKETMQ_URL, "").strip()
         if not url:
-            raise Invalid(f"no bucket: set {BUCKET_NAME} to a bucket's name, URL or folder, or give --url")
+            raise Invalid(
+                f"no bucket: give --url, set {BUCKET_NAME} to a bucket's name, URL or folder, "
+                "or export BUCKETMQ_URL=file:///path/to/folder"
+            )
         return url
     if given.startswith((*_SCHEMES, "/", "./", "../")):
         return given

@@ -66,7 +66,7 @@ def test_a_plain_case_is_of_its_category(classifier: EmbeddedClassifier, text: s
     "text",
     [
         PICNIC,
-        "How do I kill a process that hangs on port 8080?",
+        "How do I kill a process on Linux?",
         "The recipe needs two eggs and a cup of flour.",
         "Thank you all for coming yesterday, it was a great evening.",
         "The meeting is moved to three, same room.",

@@ -145,7 +145,7 @@ def test_the_encoder_computes_what_its_weights_say() -> None:
     tensors = encoder._safetensors(folder / "model.safetensors")
     for text, vector in zip(texts, ours, strict=True):
         exact = _forward(tensors, tokenizer.encode(text).ids)
-        assert float(vector @ exact / np.linalg.norm(vector) / np.linalg.norm(exact)) > 0.97
+        assert float(vector @ exact / np.linalg.norm(vector) / np.linalg.norm(exact)) > 0.95
 
 
 def _forward(tensors: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:

@@ -80,9 +80,7 @@ class EmbeddedClassifier:
         worst = _worst(found, owner, len(cut))
         deep = np.zeros(len(cut), dtype=bool)
         if self._encoder is not None and texts:
-            low, high = card.settled
-            top = worst.max(axis=1)
-            deep = (top >= low) & (top < high)
+            deep = worst.max(axis=1) >= card.settled
             if (rows := np.flatnonzero(deep[owner])).size:
                 vectors = self._encoder.encode([texts[i] for i in rows])
                 second = self._head.score_sentences(vectors, scores[rows], surfaces[rows])

@@ -48,8 +48,8 @@ class Card(msgspec.Struct, frozen=True):
     version: str
     words: Stage
     sentences: Stage
-    settled: tuple[float, float]
-    """The first stage decides alone if all of its probabilities are below the first or one is above the second."""
+    settled: float
+    """The first stage decides alone if all of its probabilities are below this, which is below all of its bands."""
 
 
 class Head:

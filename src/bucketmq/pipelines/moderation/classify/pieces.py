@@ -1,6 +1,6 @@
 """A text as the pieces that are judged: one for most, several if it is long, disguised or speaks to its judge. Pure.
 
-The verdict on a post is the worst of its pieces, so nothing added to a bad post makes it better. Here is also decided
+The verdict on a post is the worst of its pieces, so padding a bad post out helps little. Here is also decided
 what makes a low score worthless (`doubts`): another script or language, too long, a disguise, orders to the judge.
 """
 

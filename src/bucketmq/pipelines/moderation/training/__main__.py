@@ -32,7 +32,7 @@ WEIGHTS = {"openai": 2.0, "hatecheck": 1.0, "surge": 2.0, "sms": 0.7, "davidson"
 TWEETS = {"hate_speech": 1.0, "offensive_language": 0.12, "neither": 0.4}
 """Which share of the tweets is used: most of them are offensive in the same few ways."""
 WORDS_PENALTY, SURFACE_PENALTY = 1.5e-6, 1e-4
-SENTENCE_PENALTIES, STACK_PENALTY = (1e-3, 4e-3, 1.6e-2), 1e-4
+SENTENCE_PENALTIES, STACK_PENALTY = (1.6e-2, 6.4e-2), 1e-4
 """Of the first the best is taken, by the mean AUROC over categories and sets."""
 BALANCE = 0.5
 ROUNDS = 50
@@ -113,7 +113,8 @@ def main() -> None:
     stages, found = {}, {}
     for name, scores in (("words", rows.worst(first)), ("sentences", rows.worst(second))):
         stages[name], found[name] = calibrated(scores, rows)
-    settled = measure.settle(found["words"], found["sentences"], rows.labels)
+    lowest = min(band.clear for band in stages["words"].bands.values())
+    settled = min(measure.settle(found["words"], found["sentences"], rows.labels), lowest)
     together, alone = measure.both(found["words"], found["sentences"], settled)
     for name, shown, stage in (
         ("first stage alone", found["words"], stages["words"]),

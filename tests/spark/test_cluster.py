@@ -14,12 +14,12 @@ pytest.importorskip("pyspark")
 import bucketmq
 from bucketmq.spark.package import package
 
-from .clusters import LIGHT, PYTHON, Cluster, bare_python, run_driver, spark_home, standalone
+from .clusters import LIGHT, PYTHON, Cluster, bare_python, conf_options, run_driver, spark_home, standalone
 from .conftest import Inbox
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(400),  # sessions on clusters take half a minute each on a busy machine
+    pytest.mark.timeout(900),  # sessions on clusters take half a minute each on a busy machine
     pytest.mark.xdist_group("spark"),
     pytest.mark.usefixtures("java_here"),
 ]
@@ -90,10 +90,6 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.minTaskRuntime": "100ms",
 }
-
-
-def conf_options(conf: dict[str, str]) -> list[str]:
-    return [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
 
 
 ORIGINS = """

@@ -17,7 +17,7 @@ DRIVER = Path(__file__).parent / "drivers" / "connecting.py"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(250)  # a Spark session of its own
+@pytest.mark.timeout(450)  # a Spark session of its own
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("java_here")
 def test_reads_writes_streams_and_pipelines_work_through_connect(plain_inbox: Inbox) -> None:

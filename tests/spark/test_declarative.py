@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("grpc", reason="Declarative Pipelines are not installed: pip install 'pyspark[pipelines]'")
 pytest.importorskip("yaml", reason="Declarative Pipelines are not installed: pip install 'pyspark[pipelines]'")
 
-from .clusters import PYTHON, run_driver
+from .clusters import LIGHT, PYTHON, conf_options, run_driver
 from .conftest import Inbox
 
 FLOWS = """
@@ -42,14 +42,11 @@ storage: file://{folder}/storage
 libraries:
   - glob:
       include: flows/**
-configuration:
-  spark.ui.enabled: "false"
-  spark.driver.memory: 1g
 """
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(250)  # a Spark session of its own
+@pytest.mark.timeout(450)  # a Spark session of its own
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("java_here")
 def test_a_declarative_pipeline_reads_and_writes_queues(plain_inbox: Inbox) -> None:
@@ -58,6 +55,6 @@ def test_a_declarative_pipeline_reads_and_writes_queues(plain_inbox: Inbox) -> N
     (folder / "flows" / "orders.py").write_text(FLOWS.format(url=plain_inbox.url))
     (folder / "spark-pipeline.yml").write_text(textwrap.dedent(SPEC.format(folder=folder)))
     plain_inbox.bucket.queue("orders").send_many({"amount": n} for n in range(100))
-    command = [Path(PYTHON).parent / "spark-pipelines", "run"]
+    command = [Path(PYTHON).parent / "spark-pipelines", *conf_options(LIGHT), "run"]
     run_driver(command, folder, variables={"PYSPARK_PYTHON": PYTHON})
     assert sorted(body["amount"] for body in plain_inbox.bodies("large")) == list(range(50, 100))

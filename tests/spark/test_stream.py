@@ -133,6 +133,7 @@ def test_what_is_trimmed_before_it_is_read_fails_the_query_or_not(
     while batch := queue.receive(1000):  # the subscription is done with it, so it may go
         for delivery in batch:
             delivery.ack()
+    queue.flush()
     inbox.age("jobs", 10_000)
     queue.send_many(range(200, 210))
     assert queue.trim().segments == 20

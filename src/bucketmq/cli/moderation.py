@@ -202,7 +202,7 @@ def desk(
         from bucketmq.server.access import is_loopback
 
         _tell_address(address, as_json=wants_json(context, as_json))
-        say(f"the desk is at {address}/ ; {plural(len(people), 'token')} let people in")
+        say(f"the desk is open at {address}/ for who has a token; stop it with Ctrl-C")
         if not https and not is_loopback(host):
             say("WITHOUT HTTPS: everybody on the way can read tokens; put a proxy in front and give --https")
         flush()

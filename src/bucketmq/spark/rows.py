@@ -19,8 +19,10 @@ import pyarrow as pa
 from bucketmq.errors import Corrupt
 from bucketmq.log.segment import from_base64
 from bucketmq.queue.message import BodyAt
+from bucketmq.spark import frames
 from bucketmq.spark.bodies import BodyReader
 from bucketmq.spark.fetch import Chunk, Fetcher
+from bucketmq.spark.frames import ARRAY_BYTES_MAX, Frames, Numbers
 
 ROWS_PER_BATCH = 10_000
 BYTES_PER_BATCH = 4 << 20
@@ -32,9 +34,6 @@ BODY_FIELDS = (
     ("body_base64", str | None, None),
     ("body_at", BodyAt | None, None),
 )
-ARRAY_BYTES_MAX = 1 << 31
-"""So many bytes fit into one Arrow array of the kind that Spark takes."""
-
 _FENCE, _TO, _BODY, _AT = map(attrgetter, ("fence", "to", "body", "body_at"))
 _FIELDS: dict[str, Callable[[Any], Any]] = {
     "id": attrgetter("id"),
@@ -43,7 +42,6 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "sent_at": attrgetter("at"),
     "died": lambda line: bytes(line.died).decode() or None,
 }
-Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
 @functools.cache
@@ -92,17 +90,46 @@ class RowMaker:
 
     def _of(self, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
         """Without what is not for this reader: fences, and messages sent again to another subscription."""
-        body = chunks[0].lines if len(chunks) == 1 else b"".join(chunk.lines for chunk in chunks)
-        lines = self._decode(body, chunks)
+        data = chunks[0].lines if len(chunks) == 1 else b"".join(chunk.lines for chunk in chunks)
         counts = [chunk.count for chunk in chunks]
         shards = np.repeat(np.array([chunk.shard for chunk in chunks], np.int32), counts)
         offsets = np.concatenate([np.arange(chunk.first, chunk.first + chunk.count) for chunk in chunks])
-        if _any(_FENCE, lines) or _any(_TO, lines):
-            kept = [place for place, line in enumerate(lines) if line.fence is None and line.to in self._to]
-            lines = [lines[place] for place in kept]
-            shards, offsets = shards[kept], offsets[kept]
+        found = frames.find(data, len(offsets))
+        whole = None if found is None else self._of_frames(found, shards, offsets)
+        if whole is not None:
+            step = 2 * ROWS_PER_BATCH
+            yield from (whole.slice(start, step) for start in range(0, whole.num_rows, step))
+            return
+        lines = self._decode(data, chunks)
+        kept = self._kept(lines)
+        lines = [lines[place] for place in kept]
         for start, stop in self._slices(lines):
-            yield self._batch(lines[start:stop], shards[start:stop], offsets[start:stop])
+            yield self._batch(lines[start:stop], shards[kept[start:stop]], offsets[kept[start:stop]])
+
+    def _of_frames(self, found: Frames, shards: Numbers, offsets: Numbers) -> pa.RecordBatch | None:
+        """One batch, with the lines that are not plain in their places; None if some have large bodies or cannot be
+        decoded."""
+        plain = self._plain_batch(found, shards[found.places], offsets[found.places])
+        if not found.rest:
+            return plain
+        others = np.setdiff1d(np.arange(len(offsets)), found.places, assume_unique=True)
+        try:
+            lines = self._decoder.decode_lines(found.rest)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        if len(lines) != len(others) or (self._wants_bodies and _any(_AT, lines)):
+            return None
+        kept = self._kept(lines)
+        others = others[kept]
+        decoded = self._batch([lines[place] for place in kept], shards[others], offsets[others])
+        order = np.argsort(np.concatenate([found.places, others]))
+        return pa.concat_batches([plain, decoded]).take(pa.array(order))
+
+    def _kept(self, lines: Sequence[Any]) -> Sequence[int]:
+        """Which lines are for this reader."""
+        if _any(_FENCE, lines) or _any(_TO, lines):
+            return [place for place, line in enumerate(lines) if line.fence is None and line.to in self._to]
+        return range(len(lines))
 
     def _decode(self, body: bytes, chunks: Sequence[Chunk]) -> list[Any]:
         count = sum(chunk.count for chunk in chunks)
@@ -133,6 +160,19 @@ class RowMaker:
                 size += line.body_at.size_bytes
         if start < len(lines):
             yield start, len(lines)
+
+    def _plain_batch(self, found: Frames, shards: Numbers, offsets: Numbers) -> pa.RecordBatch:
+        made: dict[str, Any] = {"id": found.ids, "key": found.keys, "sent_at": found.times, "body": found.bodies}
+        made |= {"shard": shards, "offset": offsets}
+        if self._bodies is not None and "body" in self._names:
+            made["body"], made["_rescued"] = self._bodies.arrays(found.bodies.cast(pa.binary()))
+        arrays = [
+            array_of(field.name, made[field.name], field.type, ())
+            if field.name in made
+            else pa.nulls(len(offsets), field.type)  # plain lines do not have it
+            for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _batch(self, lines: Sequence[Any], shards: Numbers, offsets: Numbers) -> pa.RecordBatch:
         made: dict[str, Any] = {"shard": shards, "offset": offsets}

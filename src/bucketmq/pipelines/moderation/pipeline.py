@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bucketmq.errors import BucketMQError
+from bucketmq.errors import BucketMQError, Invalid, Unsupported
 from bucketmq.pipelines.moderation.classify import Classifier
 from bucketmq.pipelines.moderation.classify.choose import Choice, choice_of, chosen
 from bucketmq.pipelines.moderation.ids import key_of
-from bucketmq.pipelines.moderation.record import PENDING, Post, Verdict, in_doubt, record_of
+from bucketmq.pipelines.moderation.record import CATEGORIES, PENDING, Post, Verdict, in_doubt, record_of
+from bucketmq.spark.chain import PLACE_ERRORS
 from bucketmq.spark.ends import FromQueue, ToObjects
 from bucketmq.spark.pipeline import Pipeline
 from bucketmq.spark.stage import Stage
@@ -48,41 +49,73 @@ class Judge(msgspec.Struct, frozen=True):
         import pyarrow as pa
 
         rows = batch.to_pylist()
-        posts = [Post(row["id"], row["text"], row["media_url"], row["revision"] or 1) for row in rows]
-        verdicts = judge(chosen(self.choice), posts)
+        posts = [_post(row) for row in rows]
+        keys = [key_of(PENDING, post.id) for post in posts]  # before it costs anything: an id may be no id
+        verdicts = judge(self._classifier(), posts)
         made = [
             record_of(post, verdict, created_at=row["accepted_at"] or "")
             for post, verdict, row in zip(posts, verdicts, rows, strict=True)
         ]
         return pa.RecordBatch.from_pydict(
             {
-                "key": [key_of(PENDING, post.id) for post in posts],
+                "key": keys,
                 "revision": [post.revision for post in posts],
                 "record": [msgspec.json.encode(record).decode() for record in made],
             }
         )
 
+    def _classifier(self) -> Classifier:
+        try:
+            return chosen(self.choice)
+        except BucketMQError as error:
+            raise _stop(error) from error
+
+
+def _post(row: dict[str, Any]) -> Post:
+    if not row["id"] or row["text"] is None:
+        raise Invalid("this is no submission: it has no id or no text; posts are submitted to the ingest agent")
+    return Post(row["id"], row["text"], row["media_url"], row["revision"] or 1)
+
 
 def judge(classifier: Classifier, posts: Sequence[Post]) -> list[Verdict]:
-    """One verdict for each post, whatever the classifier does: one that breaks its promises gets doubts put in.
+    """One verdict for each post, whatever the classifier does: where it breaks its promises a doubt is put in.
 
-    Errors of the classifier as a whole (no answer now, a key that is refused) are let through: the query stops or is
-    tried again, and no post is lost.
+    Errors of the classifier as a whole (no answer now, a key that is refused, a model that nobody has) are let through:
+    the query stops or is tried again, and no post is lost.
     """
+    name = type(classifier).__name__
     try:
         verdicts = classifier.classify(posts)
-    except BucketMQError:
-        raise
+    except (BucketMQError, ImportError) as error:
+        raise _stop(error) from error
     except Exception as error:
         if len(posts) == 1:
             log.exception("a classifier failed; a person decides")
-            return [in_doubt(type(classifier).__name__, f"the classifier failed: {type(error).__name__}")]
+            return [in_doubt(name, f"the classifier failed: {type(error).__name__}")]
         half = len(posts) // 2
         return [*judge(classifier, posts[:half]), *judge(classifier, posts[half:])]
     if len(verdicts) != len(posts):
         why = f"the classifier gave {len(verdicts)} verdicts for {len(posts)} posts"
-        return [in_doubt(type(classifier).__name__, why)] * len(posts)
-    return verdicts
+        return [in_doubt(name, why)] * len(posts)
+    return [verdict if (why := _fault(verdict)) is None else in_doubt(name, why) for verdict in verdicts]
+
+
+def _stop(error: Exception) -> Exception:
+    """The error as one of the place. Any other would be held against the posts, and bury every one of them."""
+    return error if isinstance(error, PLACE_ERRORS) else Unsupported(f"no post can be judged here: {error}")
+
+
+def _fault(verdict: object) -> str | None:
+    """Which promise a verdict breaks: such a one cannot be written, or be gone by."""
+    try:
+        plain = msgspec.convert(msgspec.to_builtins(verdict), Verdict)
+    except (TypeError, ValueError):
+        return "the classifier gave something that is no verdict"
+    if not all(0 <= each.confidence <= 1 for each in plain.categories):
+        return "the classifier gave a confidence that is no probability"
+    if plain.doubt is None and tuple(each.name for each in plain.categories) != CATEGORIES:
+        return "the classifier did not name each category once"
+    return None
 
 
 def pipeline(*, classifier: str = "embedded", private_images: bool = False) -> Pipeline:

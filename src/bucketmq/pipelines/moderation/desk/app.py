@@ -22,7 +22,7 @@ from bucketmq.pipelines.moderation import audit, posts
 from bucketmq.pipelines.moderation.audit import Did, Line
 from bucketmq.pipelines.moderation.classify.fetch import PLAIN_SETTINGS, FetchSettings, Unseen
 from bucketmq.pipelines.moderation.desk.figures import Figures
-from bucketmq.pipelines.moderation.desk.images import Images
+from bucketmq.pipelines.moderation.desk.images import Images, Shown
 from bucketmq.pipelines.moderation.desk.index import Index, Item, Query, as_json, item_of
 from bucketmq.pipelines.moderation.desk.people import Person
 from bucketmq.pipelines.moderation.desk.session import Limit, Session, Sessions
@@ -80,6 +80,8 @@ class DeskSettings(msgspec.Struct, frozen=True, kw_only=True):
     https: bool = False
     """Whether people reach it by https, through a proxy: then browsers send the cookie over nothing else."""
     fetch: FetchSettings = PLAIN_SETTINGS
+    answer_seconds: float = ANSWER_SECONDS
+    """How long somebody is kept waiting for the bucket before he is told that it does not answer."""
 
 
 class Login(msgspec.Struct, forbid_unknown_fields=True):
@@ -148,7 +150,7 @@ class Desk:
     async def work(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result within a bounded time, errors as answers."""
         try:
-            return await within(ANSWER_SECONDS, work)
+            return await within(self.settings.answer_seconds, work)
         except TimeoutError:
             raise unavailable("the bucket did not answer in time") from None
         except Invalid as error:
@@ -275,7 +277,11 @@ def _add_login(app: FastAPI, desk: Desk) -> None:
 
     @app.get("/api/session")
     async def session(request: Request) -> Response:
-        return _json(about(desk.session(request)))
+        """Who is logged in, perhaps nobody: an ordinary answer, which no browser counts as an error."""
+        try:
+            return _json(about(desk.session(request)))
+        except Refusal:
+            return _json({"name": None})
 
 
 def _add_review(app: FastAPI, desk: Desk) -> None:
@@ -297,16 +303,25 @@ def _add_review(app: FastAPI, desk: Desk) -> None:
         desk.session(request)
         return _json(_whole(await desk.work(desk.index.look_at(request.query_params.get("id", "")))))
 
-    @app.get("/api/image")
-    async def image(request: Request) -> Response:
-        """The image of a post, fetched by us."""
+    async def image_of(request: Request) -> Shown | Unseen:
         desk.session(request)
         seen = await desk.work(desk.index.look_at(request.query_params.get("id", "")))
         if seen.record is None or seen.record.media_url is None:
-            raise Refusal(404, "the post has no image")
-        shown = await desk.images.show(seen.record.media_url)
+            return Unseen("the post has no image")
+        return await desk.images.show(seen.record.media_url)
+
+    @app.get("/api/image/state")
+    async def image_state(request: Request) -> Response:
+        """Whether there is an image to show, and if not why: an <img> could not tell. It is fetched by this already."""
+        shown = await image_of(request)
+        return _json({"there": isinstance(shown, Shown), "why": shown.reason if isinstance(shown, Unseen) else None})
+
+    @app.get("/api/image")
+    async def image(request: Request) -> Response:
+        """The image of a post, fetched by us."""
+        shown = await image_of(request)
         if isinstance(shown, Unseen):
-            raise Refusal(502, shown.reason)
+            raise Refusal(404, shown.reason)
         return Response(shown.data, media_type=shown.media_type, headers={"content-disposition": "inline"})
 
     @app.post("/api/review")

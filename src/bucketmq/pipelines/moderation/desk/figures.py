@@ -138,10 +138,9 @@ class Figures:
         return done
 
     async def _read_logs(self) -> bool:
-        for body in await self._audit.read():
-            self._flow.add_line(body)
-        for body in await self._events.read():
-            self._flow.add_event(body)
+        lines = await self._audit.read()
+        # Read after the lines: the event that led to one of them is there by then.
+        self._flow.add(lines, await self._events.read())
         for body in await self._journal.read():
             try:
                 attempt = msgspec.convert(body, Attempt)

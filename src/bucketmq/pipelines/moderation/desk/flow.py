@@ -6,6 +6,7 @@ Fed with what the logs say: lines of the audit log, events, and the journal of d
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from bucketmq.events.event import seconds_of
 from bucketmq.pipelines.moderation.audit import Line
 from bucketmq.pipelines.moderation.ids import id_at
 from bucketmq.pipelines.moderation.notice import NOTICE_RULE
-from bucketmq.pipelines.moderation.record import PENDING
+from bucketmq.pipelines.moderation.record import APPROVED, FLAGGED, NEEDS_REVIEW, PENDING
 from bucketmq.procedures.events import Attempt
 
 MINUTES = 15
@@ -26,6 +27,8 @@ LATENCIES_MAX = 5_000
 
 Passed = Literal["accepted", "judged", "approved", "flagged", "needs-review", "reviewed", "told"]
 PASSED: tuple[Passed, ...] = ("accepted", "judged", "approved", "flagged", "needs-review", "reviewed", "told")
+
+_ROUTED: dict[str, Passed] = {APPROVED: "approved", FLAGGED: "flagged", NEEDS_REVIEW: "needs-review"}
 
 Step = Literal["judging", "routing", "whole", "review", "notice"]
 STEPS: tuple[Step, ...] = ("judging", "routing", "whole", "review", "notice")
@@ -53,13 +56,22 @@ class Flow:
         self._seen: OrderedDict[str, None] = OrderedDict()
         """Actions that were counted: a line may come twice."""
 
-    def add_line(self, body: Any) -> None:
-        """A line of the audit log; what is none is passed over."""
-        try:
-            line = msgspec.convert(body, Line)
-            at = seconds_of(line.at)
-        except ValueError:  # of its shape, or of its time
-            return
+    def add(self, lines: Iterable[Any], events: Iterable[Any]) -> None:
+        """What the audit log and the log of events say, of the same stretch of time. What says nothing is passed over.
+
+        A record below `pending/` is a post that was judged.
+        """
+        found: list[tuple[float, Line | str]] = [line for body in lines if (line := _line_of(body)) is not None]
+        found += [judged for body in events if (judged := _judged(body)) is not None]
+        for at, what in sorted(found, key=_order):
+            if isinstance(what, Line):
+                self._add_line(what, at)
+            else:
+                self._pass("judged", at)
+                self._take("judging", self._began.get((what, "accepted")), at)
+                self._come(what, "judged", at)
+
+    def _add_line(self, line: Line, at: float) -> None:
         if line.action in self._seen:
             return
         _note(self._seen, line.action, None)
@@ -68,31 +80,14 @@ class Flow:
                 self._pass("accepted", at)
                 self._come(line.id, "accepted", at)
             case "routed":
-                outcome = line.outcome.rstrip("/")
-                if outcome in ("approved", "flagged", "needs-review"):
-                    self._pass(outcome, at)
+                if line.outcome in _ROUTED:
+                    self._pass(_ROUTED[line.outcome], at)
                 self._take("routing", self._began.get((line.id, "judged")), at)
                 self._take("whole", self._began.get((line.id, "accepted")), at)
                 self._come(line.id, "routed", at)
             case "approve" | "uphold":
                 self._pass("reviewed", at)
                 self._take("review", self._began.get((line.id, "routed")), at)
-
-    def add_event(self, body: Any) -> None:
-        """An event of the bucket: a record below `pending/` is a post that was judged."""
-        if not isinstance(body, dict) or body.get("kind") not in ("created", "changed"):
-            return
-        key, happened_at = body.get("key"), body.get("at")
-        id = id_at(PENDING, key) if isinstance(key, str) else None
-        if id is None or not isinstance(happened_at, str):
-            return
-        try:
-            at = seconds_of(happened_at)
-        except ValueError:
-            return
-        self._pass("judged", at)
-        self._take("judging", self._began.get((id, "accepted")), at)
-        self._come(id, "judged", at)
 
     def add_attempt(self, attempt: Attempt) -> None:
         if attempt.rule != NOTICE_RULE or attempt.outcome != "done":
@@ -135,6 +130,35 @@ class Flow:
     def _take(self, step: Step, since: float | None, at: float) -> None:
         if since is not None:
             self._took[step].append((at, max(0.0, at - since)))
+
+
+def _order(found: tuple[float, Line | str]) -> tuple[int, int]:
+    """By time, which lines tell in milliseconds; within one, in the order in which a post comes by."""
+    at, what = found
+    step = 1 if isinstance(what, str) else 0 if what.did == "accepted" else 2
+    return int(at * 1000 + 0.001), step
+
+
+def _line_of(body: Any) -> tuple[float, Line] | None:
+    try:
+        line = msgspec.convert(body, Line)
+        return seconds_of(line.at), line
+    except ValueError:  # of its shape, or of its time
+        return None
+
+
+def _judged(body: Any) -> tuple[float, str] | None:
+    """When which post was judged, if an event says that."""
+    if not isinstance(body, dict) or body.get("kind") not in ("created", "changed"):
+        return None
+    key, at = body.get("key"), body.get("at")
+    id = id_at(PENDING, key) if isinstance(key, str) else None
+    if id is None or not isinstance(at, str):
+        return None
+    try:
+        return seconds_of(at), id
+    except ValueError:
+        return None
 
 
 def _note(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from bucketmq import aio
 from bucketmq.errors import NotFound
-from bucketmq.procedures.bus import BusApi
 from bucketmq.procedures.browse import inline_body, read_on
+from bucketmq.procedures.bus import BusApi
 from bucketmq.procedures.queues import open_queue, refresh_settings
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.subscription import position_of_time

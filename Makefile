@@ -9,12 +9,12 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help browser install demo demo-queue test test-spark lint format types check bench bench-spark sim-deep clean
+.PHONY: help browser install demo demo-queue test test-spark lint format types check bench bench-spark bench-moderation sim-deep clean
 
 help:  ## show this list
 	@echo 'BucketMQ: a message queue and an event bus in a bucket you already have.'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  PYTHON=python3.12   the interpreter for .venv (default: python3; must be 3.11 or newer)'
 	@echo '  JOBS=2              processes for test and sim-deep'
@@ -52,6 +52,9 @@ bench: .venv/.installed-dev  ## measure speed, requests and bytes; takes a while
 
 bench-spark: .venv/.installed-dev  ## measure the Spark connector beside Spark's own file streams
 	$(BIN)/python -m bucketmq.testing.bench.spark $(ARGS)
+
+bench-moderation: .venv/.installed-dev  ## measure the moderation pipeline from submission to notice, and where its time goes
+	$(BIN)/python -m bucketmq.testing.bench.moderation $(ARGS)
 
 sim-deep: .venv/.installed-dev  ## run 300,000 seeds of the simulator and 50,000 of the event bus's; takes long
 	$(BIN)/bucketmq sim --seeds 300000 --jobs $(JOBS) $(ARGS)

@@ -347,7 +347,7 @@ _add(
     "Agents",
     moderation.desk,
     "timeout 2 bucketmq moderation desk --port 0 --token rosa=example-token-of-rosa:reviewer",
-    "DESK_TOKENS='rosa=example-token-of-rosa:reviewer' timeout 2 bucketmq moderation desk --port 0 --json",
+    "timeout 2 bucketmq moderation desk --port 0 --json --https --token vera=example-token-of-vera:read-only",
     group=MODERATION,
 )
 _add("Look", moderation.status, "bucketmq moderation status", "bucketmq moderation status --json", group=MODERATION)

@@ -97,7 +97,8 @@ def judge(classifier: Classifier, posts: Sequence[Post]) -> list[Verdict]:
     if len(verdicts) != len(posts):
         why = f"the classifier gave {len(verdicts)} verdicts for {len(posts)} posts"
         return [in_doubt(name, why)] * len(posts)
-    return [verdict if (why := _fault(verdict)) is None else in_doubt(name, why) for verdict in verdicts]
+    faults = [_fault(verdict) for verdict in verdicts]
+    return [in_doubt(name, fault) if fault else verdict for verdict, fault in zip(verdicts, faults, strict=True)]
 
 
 def _stop(error: Exception) -> Exception:

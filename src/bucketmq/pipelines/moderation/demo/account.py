@@ -65,15 +65,8 @@ def counts(bucket: Bucket) -> dict[str, int]:
 
 def add_up(bucket: Bucket, told: Told, mailbox: Mailbox) -> Account:
     """Look at every accepted post. Three or more requests for each."""
-    bus = bus_of(bucket)
-    judged = _judged(bucket)
-    where: dict[str, list[str]] = {}
-    decided: dict[str, float] = {}
-    for id_ in told.accepted:
-        where[id_] = _places(bucket, id_)
-        seen = run_now(bucket, posts.look_at(bus, id_))
-        if seen.register is not None and seen.register.decision is not None:
-            decided[id_] = seconds_of(seen.register.decision.at)
+    judged, decided = judged_at(bucket), decided_at(bucket, told.accepted)
+    where = {id_: _places(bucket, id_) for id_ in told.accepted}
     ends = {id_: places[0] for id_, places in where.items() if len(places) == 1}
     flagged = {id_ for id_, place in ends.items() if place == FLAGGED}
     missing = [id_ for id_, places in where.items() if not places]
@@ -133,7 +126,18 @@ def _is_there(bus: BusApi, key: str) -> Procedure[bool]:
     return not isinstance((yield from look(full_key(bucket, key))), Missing)
 
 
-def _judged(bucket: Bucket) -> dict[str, float]:
+def decided_at(bucket: Bucket, ids: Iterable[str]) -> dict[str, float]:
+    """id -> when it was decided where the post belongs, for those that have been; a few requests for each."""
+    bus = bus_of(bucket)
+    found: dict[str, float] = {}
+    for id_ in ids:
+        register = run_now(bucket, posts.look_at(bus, id_)).register
+        if register is not None and register.decision is not None:
+            found[id_] = seconds_of(register.decision.at)
+    return found
+
+
+def judged_at(bucket: Bucket) -> dict[str, float]:
     """id -> when its record was first written below `pending/`, as the log of events tells."""
     found: dict[str, float] = {}
     positions: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """The desk as an ASGI app: login, the API, and the page's files. Thin: each route calls a part.
 
 Everything but the page's files, the login and health needs a session. Every write shows the session's CSRF token, is
-noted in the audit log under the session's name, and is for reviewers alone.
+for reviewers alone, and is noted in the audit log under the session's name, refused or not.
 """
 
 from __future__ import annotations
@@ -369,13 +369,13 @@ def _add_figures(app: FastAPI, desk: Desk) -> None:
     async def redrive(request: Request) -> Response:
         """Send dead letters again."""
         again = await _body(request, Again)
-        if again.ids is not None and len(again.ids) > REDRIVE_IDS_MAX:
-            raise Refusal(400, f"at most {REDRIVE_IDS_MAX} dead letters at a time", "or all of them")
-        which = "all" if again.ids is None else f"{len(again.ids)}"
-        session = await desk.writer(request, f"redrive {which} of {again.queue[:200]!r}")
+        if again.ids is not None and not 1 <= len(again.ids) <= REDRIVE_IDS_MAX:
+            raise Refusal(400, f"name 1 to {REDRIVE_IDS_MAX} dead letters at a time", "or all of them, by null")
+        what = f"{'all' if again.ids is None else len(again.ids)} of {again.queue[:200]!r}"
+        session = await desk.writer(request, f"redrive {what}")
+        # Noted before it is done: whatever dies in between, nothing was sent again that nobody asked for.
+        await desk.note("redrive", session.name, reason=what)
         done = await desk.work(desk.figures.redrive(again.queue, again.ids))
-        reason = f"{done.redriven} of {again.queue[:200]!r} ({which} asked for)"
-        await desk.note("redrive", session.name, reason=reason)
         return _json(msgspec.to_builtins(done))
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from bucketmq import aio
 from bucketmq.deliveries import DeadLetter
-from bucketmq.errors import Invalid, NotFound
+from bucketmq.errors import NotFound
 from bucketmq.events.rule import Destination, Rule, ToQueue, ToWatcher, Webhook
 from bucketmq.pipelines.moderation.desk.flow import MINUTES, WINDOW_SECONDS, Flow
 from bucketmq.pipelines.moderation.desk.follow import Follower
@@ -131,8 +131,6 @@ class Figures:
         """Send dead letters again: these, or all that there are now."""
         if queue not in await self._bucket.queues():
             raise NotFound(f"there is no queue {queue[:100]!r}")
-        if ids is not None and not ids:
-            raise Invalid("name the dead letters to redrive")
         done = await self._bucket.existing_queue(queue).dead_letters.redrive(ids=ids)
         self._stats.forget()
         return done
@@ -161,8 +159,7 @@ class Figures:
         tried.failed += 1
         tried.buried += attempt.outcome == "bury"
         if attempt.at >= tried.last_error_at:
-            status = f"status {attempt.status}: " if attempt.status is not None else ""
-            tried.last_error = _last_line(f"{status}{attempt.reason}")[:500]
+            tried.last_error = _last_line(attempt.reason)[:500] or f"status {attempt.status}"
             tried.last_error_at = attempt.at
 
     async def _count(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, Url, the_url, wants_json
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
 from bucketmq.cli.pipeline_metrics import MetricsPage
-from bucketmq.cli.pipeline_names import load, made, option_words, options_of
+from bucketmq.cli.pipeline_names import is_chore, load, made, option_words, options_of
 from bucketmq.cli.progress import Progress
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.errors import Invalid
@@ -70,10 +70,11 @@ def show(
 
     Options of the pipeline itself follow as for run.
     """
-    found = made(load(name), name, context.args)
-    if not isinstance(found, Pipeline):
+    if is_chore(load(name)):
         _show_chore(name, as_json=wants_json(context, as_json))
         return
+    found = made(load(name), name, context.args)
+    assert isinstance(found, Pipeline)
     bucket = _absolute(the_url(context, url))
     row = {
         "name": found.name,

@@ -41,7 +41,7 @@ def made(found: Any, name: str, args: Sequence[str]) -> Pipeline | Callable[...,
     if not callable(found):
         raise Invalid(f"{name} is no pipeline but {type(found).__name__}")
     given = _read_options(found, name, args)
-    if _is_chore(found):
+    if is_chore(found):
         return functools.partial(found, **given)
     made = found(**given)
     if not isinstance(made, Pipeline):
@@ -49,8 +49,9 @@ def made(found: Any, name: str, args: Sequence[str]) -> Pipeline | Callable[...,
     return made
 
 
-def _is_chore(function: Callable[..., Any]) -> bool:
-    return next(iter(inspect.signature(function).parameters), "") == "spark"
+def is_chore(found: Any) -> bool:
+    """Whether it does its work by itself, given a session, and is no pipeline."""
+    return callable(found) and next(iter(inspect.signature(found).parameters), "") == "spark"
 
 
 KINDS: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float, "bool": bool}

@@ -9,7 +9,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help browser install demo demo-queue test test-spark lint format types check bench bench-spark bench-moderation sim-deep clean
+.PHONY: help browser install demo demo-queue test test-long test-spark lint format types check bench bench-spark bench-moderation sim-deep clean
 
 help:  ## show this list
 	@echo 'BucketMQ: a message queue and an event bus in a bucket you already have.'
@@ -28,8 +28,11 @@ demo: .venv/.installed-demo  ## see it work: content moderation on a local folde
 demo-queue: .venv/.installed-cli  ## see the queue alone at work: producers and workers, one killed, one frozen
 	$(BIN)/bucketmq demo $(ARGS)
 
-test: .venv/.installed-dev browser  ## run every test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+test: .venv/.installed-dev browser  ## run the tests: all but those that take a minute or more each
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not long' $(ARGS)
+
+test-long: .venv/.installed-dev  ## run those: clusters, a declarative pipeline, everything killed under load
+	$(BIN)/python -m pytest -m long $(ARGS)
 
 test-spark: .venv/.installed-dev  ## run the tests of the Spark connector alone
 	$(BIN)/python -m pytest tests/spark $(ARGS)

@@ -31,15 +31,20 @@ def test_the_classifier_alone_is_measured(tmp_path: Path, capsys: pytest.Capture
 
 def test_what_is_said_of_cases_is_said_of_the_same_round() -> None:
     def took(posts_per_second: float) -> Took:
-        return Took(posts_per_second, {"router": 0.004}, {"submit until outcome": (0.1, 0.2, 0.9)})
+        return Took(
+            posts_per_second, {"router": 0.004}, {"submit until outcome": (0.1, 0.2, 0.9)}, load=posts_per_second
+        )
 
     found = {
         Case("none", 1): [took(10), took(20)],
         Case("none", 2): [took(20), took(30)],
         Case("embedded", 2): [took(10), took(30)],
     }
-    said = {each.what: (each.runs, each.unit) for each in compared_rounds(found, per_second=5.0)}
+    measurements = list(compared_rounds(found, per_second=5.0))
+    said = {each.what: (each.runs, each.unit) for each in measurements}
+    assert measurements[0].load == 20  # of that case, the higher one
     assert said["throughput, none, 2 cores"] == ((20, 30), "posts/s")
+    assert said["cores in use, none, 1 core"] == ((0.04, 0.08), "cores")
     assert said["2 cores beside 1, none"] == ((2.0, 1.5), "×")
     assert said["embedded beside none, 2 cores"] == ((0.5, 1.0), "×")
     assert said["CPU of router, none, 1 core"] == ((4.0, 4.0), "ms/post")

@@ -25,7 +25,7 @@ from bucketmq.pipelines.moderation.record import FLAGGED, OUTCOMES
 
 pytest.importorskip("pyspark")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 POSTS = 240
 SETTLE_SECONDS = 240.0

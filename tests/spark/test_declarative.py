@@ -45,7 +45,7 @@ libraries:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(450)  # a Spark session of its own
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("java_here")

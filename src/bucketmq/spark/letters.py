@@ -4,6 +4,7 @@ refused. How columns become bytes is `bucketmq.spark.lines`. No request is made 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -44,9 +45,16 @@ class Columns:
         """
         keys, headers = self.keys(batch), _headers(batch)
         begin = msgspec.json.encode(name)[:-1]
-        columns = [b'{"id":' + begin + b"-", lines.numbers(first, batch.num_rows), b'","at":' + msgspec.json.encode(at)]
+        columns: list[Any] = [
+            b'{"id":' + begin + b"-",
+            lines.numbers(first, batch.num_rows),
+            b'","at":' + msgspec.json.encode(at),
+        ]
         if keys is not None and keys.null_count < len(keys):
-            columns.append(lines.optional(b"key", lines.encoded(keys.to_pylist()), keys.is_valid()))
+            if keys.null_count:
+                columns.append(lines.optional(b"key", lines.joined(*lines.quoted(keys)), keys.is_valid()))
+            else:
+                columns += [b',"key":', *lines.quoted(keys)]
         if headers is not None:
             there = pa.array([each is not None for each in headers])
             columns.append(lines.optional(b"headers", lines.encoded(headers), there))
@@ -60,8 +68,8 @@ class Columns:
         """The column of keys, checked; None if there is none."""
         return _checked_keys(batch.column("key")) if "key" in batch.schema.names else None
 
-    def _bodies(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """The field `body`, and `body_base64` for bytes."""
+    def _bodies(self, batch: pa.RecordBatch) -> list[Any]:
+        """The field `body`, and `body_base64` for bytes, for `lines.joined`."""
         raw = batch.column(self._bytes) if self._bytes is not None else pa.nulls(batch.num_rows, pa.binary())
         body = batch.column(self._body) if self._body is not None else pa.nulls(batch.num_rows, pa.string())
         if raw.null_count < len(raw) and pc.any(pc.and_(raw.is_valid(), body.is_valid())).as_py():
@@ -70,7 +78,7 @@ class Columns:
             raw = pc.coalesce(raw.cast(pa.large_binary()), body.cast(pa.large_binary()))
             body = pa.nulls(batch.num_rows, pa.string())
         if raw.null_count == len(raw):
-            return [lines.joined(b',"body":', self._texts(body))]
+            return [b',"body":', self._texts(body)]
         is_raw = raw.is_valid()
         coded = [None if data is None else to_base64(data) for data in raw.to_pylist()]
         return [
@@ -82,7 +90,7 @@ class Columns:
         """The bodies as JSON."""
         if _is_text(column.type) and not self._text:
             return lines.checked(column)
-        return lines.encoded(lines.values_of(column))
+        return lines.texts_of(column)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -7,7 +7,7 @@ column of a row means what is `bucketmq.spark.letters`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -44,25 +44,78 @@ def encoded(values: Iterable[Any]) -> pa.Array:
     return _not_too_deep(_cut(segment.encode_bodies(values)))
 
 
+def texts_of(column: pa.Array) -> pa.Array:
+    """The JSON text of each value of a column: the bytes that `encoded` makes of the values, without making the values
+    wherever Arrow can join texts itself."""
+    return _not_too_deep(_texts_of(column))
+
+
+def _texts_of(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_string(kind):
+        made = joined(*quoted(column))
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        made = column.cast(pa.large_string()).cast(pa.large_binary())
+    elif pa.types.is_struct(kind) and kind.num_fields:
+        made = _struct_texts(column)
+    elif pa.types.is_list(kind):
+        made = _list_texts(column)
+    else:
+        return encoded(values_of(column))
+    nothing = pa.scalar(b"null", pa.large_binary())
+    return pc.if_else(column.is_valid(), made, nothing) if column.null_count else made
+
+
+def _struct_texts(column: pa.StructArray) -> pa.Array:
+    names = [field.name for field in column.type]
+    _row_type(tuple(names))  # refuses two of one name
+    texts: list[Any] = []
+    for name, inner in zip(names, column.flatten(), strict=True):
+        texts += [(b"," if texts else b"{") + msgspec.json.encode(name) + b":", _texts_of(inner)]
+    return joined(*texts, b"}")
+
+
+def _list_texts(column: pa.ListArray) -> pa.Array:
+    bounds = np.zeros(len(column) + 1, np.int64)
+    np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(), out=bounds[1:])
+    items = pa.LargeListArray.from_arrays(pa.array(bounds), _texts_of(column.flatten()))
+    return joined(b"[", pc.binary_join(items, pa.scalar(b",", pa.large_binary())), b"]")
+
+
 def checked(column: pa.Array) -> pa.Array:
     """A column of JSON that others wrote: as it is if all of it is JSON and compact, else made compact, else `Invalid`.
 
     Readers look for names of fields in lines without decoding them, so there is no white space between tokens.
     """
-    texts = column.cast(pa.large_binary()).fill_null(b"null")
-    together = bytes_of(joined(texts, b"\n"))
-    if not _is_compact(together, texts):
+    texts = column.cast(pa.large_binary())
+    if texts.null_count:
+        texts = texts.fill_null(b"null")
+    if not _is_compact(texts):
         texts = _cut(b"".join([_compact(text) for text in texts.to_pylist()]))
     return _not_too_deep(texts)
 
 
+def quoted(column: pa.Array) -> list[Any]:
+    """A column of texts as JSON, for `joined`; nulls may become anything."""
+    texts = column.cast(pa.large_binary())
+    held = np.frombuffer(held_by(texts), np.uint8)
+    if ((held == ord('"')) | (held == ord("\\")) | (held < ord(" "))).any():
+        return [encoded(column.to_pylist())]
+    return [b'"', texts, b'"']
+
+
 def bytes_of(texts: pa.Array) -> bytes:
     """All texts, one after the other."""
+    return bytes(held_by(texts))
+
+
+def held_by(texts: pa.Array) -> memoryview:
+    """The same without a copy."""
     _, offsets, data = texts.buffers()
-    if not len(texts):
-        return b""
+    if not len(texts) or data is None:
+        return memoryview(b"")
     ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return bytes(memoryview(data)[ends[0] : ends[-1]])
+    return memoryview(data)[ends[0] : ends[-1]]
 
 
 def values_of(column: pa.Array) -> list[Any]:
@@ -116,20 +169,11 @@ def _cut(data: bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _is_compact(together: bytes, texts: pa.Array) -> bool:
-    """Whether each line is one JSON value without white space. Says no to what is not JSON at all.
-
-    The decoder takes values in a row for lines as well, and lets one go on over several lines. So each must be as long
-    as its own line, and hold no line feed.
-    """
-    if together.count(b"\n") != len(texts):
-        return False
+def _is_compact(texts: pa.Array) -> bool:
+    """Whether each text is one JSON value without white space. Says no to what is not JSON at all."""
     try:
-        found = _any_json.decode_lines(together)
-        if len(found) != len(texts):
-            return False
-        sizes = np.fromiter(map(len, found), np.int64, len(found))
-        if not np.array_equal(sizes, pc.binary_length(texts).to_numpy()):
+        found = _values(texts)
+        if found is None:
             return False
         listed = b"[" + b",".join(found) + b"]"
         if not any(space in listed for space in (b" ", b"\n", b"\t", b"\r")):
@@ -137,6 +181,23 @@ def _is_compact(together: bytes, texts: pa.Array) -> bool:
         return b"\n" not in listed and len(msgspec.json.format(listed, indent=-1)) == len(listed)
     except (msgspec.DecodeError, RecursionError):
         return False
+
+
+def _values(texts: pa.Array) -> list[msgspec.Raw] | None:
+    """The values, None if not each text is one, with no white space around it.
+
+    The decoder takes values in a row for lines as well, and lets one go on over several lines. So each must be as long
+    as its own text. Numbers in a row are one number, so they need the line feeds between them.
+    """
+    sizes = pc.binary_length(texts).to_numpy()
+    found = _any_json.decode_lines(held_by(texts))
+    if not _have_sizes(found, sizes):
+        found = _any_json.decode_lines(held_by(joined(texts, b"\n")))
+    return found if _have_sizes(found, sizes) else None
+
+
+def _have_sizes(values: Sequence[msgspec.Raw], sizes: Any) -> bool:
+    return len(values) == len(sizes) and np.array_equal(np.fromiter(map(len, values), np.int64, len(values)), sizes)
 
 
 def _not_too_deep(texts: pa.Array) -> pa.Array:

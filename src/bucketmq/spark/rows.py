@@ -40,7 +40,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "key": attrgetter("key"),
     "headers": attrgetter("headers"),
     "sent_at": attrgetter("at"),
-    "died": lambda line: bytes(line.died).decode() or None,
+    "died": lambda line: bytes(line.died) or None,
 }
 
 

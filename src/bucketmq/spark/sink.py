@@ -36,7 +36,7 @@ from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark import checkpoint, dead
 from bucketmq.spark.dead import DEAD
 from bucketmq.spark.letters import Columns
-from bucketmq.spark.lines import bytes_of
+from bucketmq.spark.lines import held_by
 from bucketmq.spark.opened import Opened, opened, spare_the_collector
 from bucketmq.spark.options import SinkOptions
 
@@ -177,7 +177,7 @@ class _Open:
     __slots__ = ("count", "lines", "size")
 
     def __init__(self) -> None:
-        self.lines: list[bytes] = []
+        self.lines: list[memoryview] = []
         self.count = 0
         self.size = 0
 
@@ -198,7 +198,7 @@ class Parts:
         turn = self._task.partition + self._task.batch
         for shard, its in by_shard(self._shards, turn, keys, lines).items():
             part = self._open.setdefault(shard, _Open())
-            part.lines.append(bytes_of(its))
+            part.lines.append(held_by(its))
             part.size += len(part.lines[-1])
             part.count += len(its)
             if part.size >= PART_BYTES:

@@ -59,7 +59,7 @@ def test_a_quantile_is_a_value_that_was_measured(share: float, expected: float) 
 
 BUSY = """
 import subprocess, sys, time
-burn = "import time\\nwhile time.process_time() < 0.3: pass\\nprint('done', flush=True)\\nimport sys\\nsys.stdin.read()"
+burn = "import os, sys, time\\nwhile time.process_time() < 0.3: pass\\nos.write(1, b'done\\\\n')\\nsys.stdin.read()"
 child = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE)  # lives as long as we do
 subprocess.run([sys.executable, "-c", burn], stdin=subprocess.DEVNULL)
 sys.stdin.read()

@@ -22,11 +22,11 @@ from bucketmq.procedures import publish as publishing
 from bucketmq.procedures import verbs
 from bucketmq.procedures.api import BucketApi, QueueApi
 from bucketmq.procedures.opened import OpenQueue
+from bucketmq.procedures.orphans import remove_orphans
 from bucketmq.procedures.publish import Made, Publication, Published, create_part, forget, publish
 from bucketmq.procedures.requests import Create, Now, Procedure, Replace, Request, StoreRequest
 from bucketmq.procedures.routing import shard_of
 from bucketmq.queue.message import Message
-from bucketmq.procedures.orphans import remove_orphans
 
 ROOT = "app/queues/jobs/"
 LONG = 100_000.0

@@ -7,6 +7,10 @@ ARGS ?=
 
 BIN := .venv/bin
 
+# Python keeps what it compiled, even where the environment says otherwise: each of Spark's workers and each process that
+# a test starts would compile everything anew, which takes seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help browser install demo demo-queue test test-long test-spark lint format types check bench bench-spark bench-moderation sim-deep clean

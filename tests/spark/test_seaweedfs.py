@@ -55,6 +55,7 @@ def test_rows_in_are_rows_out_on_an_object_store(cloud: Inbox, capsys: pytest.Ca
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_commit_that_is_killed_after_publishing_is_recognised_on_an_object_store(
     cloud: Inbox, failing: Callable[..., str]
 ) -> None:

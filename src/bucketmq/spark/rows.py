@@ -1,8 +1,8 @@
 """Rows: from lines of NDJSON to Arrow batches of exactly the schema that Spark expects.
 
-A line is decoded no further than the columns need: a body stays text unless a schema was given for it. Columns are made
-of whole batches at a time, so what is asked of a row in Python is as little as can be: most of the time goes into
-checking that lines are JSON. Bodies that do not lie in their line (bytes, large ones) are looked at one by one.
+Most lines are plain, and their columns are cut out of the bytes by `bucketmq.spark.frames`. The others are decoded, no
+further than the columns need: a body stays text unless a schema was given for it. Bodies that do not lie in their line
+(bytes, large ones) are looked at one by one.
 """
 
 from __future__ import annotations

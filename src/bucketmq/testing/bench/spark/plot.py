@@ -1,4 +1,5 @@
-"""A picture of a run: reading and writing by format, the fixed cost of a batch, tiny segments. Needs matplotlib."""
+"""A picture of a run: reading and writing by format, the fixed cost of a batch, tiny segments, whichever were measured.
+Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -18,9 +19,13 @@ PANELS = (
 
 def save(report: Report, path: Path) -> None:
     module: Any = importlib.import_module("matplotlib.figure")  # not by name: the types are not there without the extra
-    figure = module.Figure(figsize=(13, 9), layout="constrained")
-    for axis, (scenario, unit, title) in zip(figure.subplots(2, 2).flat, PANELS, strict=True):
-        found = [each for each in report.measurements if (each.scenario, each.unit) == (scenario, unit)]
+    panels = [(title, unit, found) for scenario, unit, title in PANELS if (found := _of(report, scenario, unit))]
+    rows = max(1, -(-len(panels) // 2))
+    figure = module.Figure(figsize=(13, 4.5 * rows), layout="constrained")
+    axes = figure.subplots(rows, 2, squeeze=False).flat
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    for axis, (title, unit, found) in zip(axes, panels, strict=False):
         _bars(axis, found)
         axis.set_title(title, fontsize=11)
         axis.set_xlabel(unit)
@@ -34,6 +39,10 @@ def save(report: Report, path: Path) -> None:
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
+
+
+def _of(report: Report, scenario: str, unit: str) -> list[Measurement]:
+    return [each for each in report.measurements if (each.scenario, each.unit) == (scenario, unit)]
 
 
 def _bars(axis: Any, found: list[Measurement]) -> None:

@@ -89,6 +89,17 @@ def test_an_object_deleted_and_made_again_is_told_each_time() -> None:
     assert fresh(*steps) == [True] * 4
 
 
+def test_a_sweep_that_sees_an_old_deletion_late_does_not_swallow_the_next_one() -> None:
+    """Seed 2139 of the simulator: deleted at 16, made again at 25, deleted at 27, and a sweep of before told at 28."""
+    late = event("sweep", 28, kind="deleted", version=None, seen_at=time_text(T))
+    assert fresh(
+        event("s3", 16, kind="deleted", version=None),
+        late,
+        event("s3", 25, version="v2"),
+        event("s3", 27, kind="deleted", version=None),
+    ) == [True, False, True, True]
+
+
 def test_a_move_whose_target_was_told_of_is_an_echo_of_that() -> None:
     window = Window(0)
     created = event("s3", exact=True)

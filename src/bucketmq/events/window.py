@@ -135,7 +135,10 @@ class Window:
             telling = self._tellings[state] = _Telling({}, _time(event), [])
         elif _echoes(telling, event, gone=event.kind == "deleted"):
             echo_of = tuple(telling.events) if event.kind != "deleted" or self._is_last_word(telling, event) else ()
-        _note(telling, event)
+        if not (echo_of and event.kind == "deleted" and event.source in OBSERVED):
+            # Who sees that an object is gone sees it later than it happened. A deletion that was told explains it, and
+            # must not be made to look as if it had happened up to now: the next one would be taken for its echo.
+            _note(telling, event)
         self._tellings.move_to_end(state)
         return echo_of
 

@@ -30,7 +30,7 @@ from bucketmq.testing.simulation.bus.run import run_seed
 from bucketmq.testing.simulation.faults import NONE, Faults, only
 from bucketmq.testing.simulation.mutants import Hunt, everywhere
 
-SEEDS_MAX = 150
+SEEDS_MAX = 400
 """How many seeds a mutant may survive before it counts as missed."""
 
 

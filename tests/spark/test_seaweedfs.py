@@ -46,7 +46,7 @@ def test_rows_in_are_rows_out_on_an_object_store(cloud: Inbox, capsys: pytest.Ca
         cloud.bucket.queue("jobs").send_many([{"n": 5010}], key="k")
     found = cloud.read("copy", bodySchema="n long, text string").selectExpr("body.n as n").collect()
     assert sorted(row.n for row in found) == list(range(5011))
-    assert orphans.sweep(cloud.url, "copy") == 0
+    assert orphans.remove(cloud.url, "copy") == 0
     secret = parse_qs(urlsplit(cloud.url).query)["secret_access_key"][0]
     cloud.read("copy").explain(True)
     told = capsys.readouterr().out + json.dumps([progress.json for progress in query.recentProgress])

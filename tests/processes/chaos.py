@@ -63,6 +63,12 @@ class Stage:
         """Kill and freeze at random; a killed one is replaced. Frozen ones sleep for less or more than a lease."""
         rng = random.Random(self.seed)
         end = time.monotonic() + seconds
+        time.sleep(rng.uniform(*pause_seconds))
+        for role in ("producer", "worker"):  # one of each in any case: a quick producer is done before chance finds it
+            victim = next((each for each in self.players if each.role == role and each.process.poll() is None), None)
+            if victim is not None:
+                self.kill(victim)
+                self.start(role, after=victim)
         while time.monotonic() < end:
             time.sleep(rng.uniform(*pause_seconds))
             self._wake(time.monotonic())

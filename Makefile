@@ -33,7 +33,7 @@ demo-queue: .venv/.installed-cli  ## see the queue alone at work: producers and 
 	$(BIN)/bucketmq demo $(ARGS)
 
 test: .venv/.installed-dev browser  ## run the tests: all but those that take a minute or more each
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not long' $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 2 -m 'not long' $(ARGS)
 
 test-long: .venv/.installed-dev  ## run those: clusters, a declarative pipeline, everything killed under load
 	$(BIN)/python -m pytest -m long $(ARGS)

@@ -37,13 +37,13 @@ from bucketmq.procedures.verbs import create_named, get, list_page
 from bucketmq.spark.fetch import Fetcher
 from bucketmq.spark.opened import opened
 from bucketmq.spark.options import Place
-from bucketmq.spark.plan import Piece, between, gaps
+from bucketmq.spark.plan import Piece, between, gaps, grouped
 from bucketmq.spark.records import (
+    BATCH_BYTES,
     ERROR_CHARS_MAX,
     SCHEMA,
     Death,
     Placed,
-    batches,
     day_of,
     died_of,
     placed,
@@ -198,7 +198,7 @@ def works(
         if lost:
             gone[shard] = lost
         places = sorted(offset for its, offset in deaths if its == shard)
-        for group in cut(pieces[shard], intent.file_bytes):
+        for group in grouped(pieces[shard], intent.file_bytes):
             first, last = group[0].start, group[-1].end
             dead = places[bisect_left(places, first) : bisect_left(places, last)]
             found.append(
@@ -244,20 +244,6 @@ def measured(asked: tuple[Place, Piece]) -> Piece | None:
     return piece.cut(piece.start, end) if piece.start < end else None
 
 
-def cut(pieces: Sequence[Piece], size_bytes: int) -> Iterator[list[Piece]]:
-    """Groups of pieces, each of about this size. The same pieces are always cut alike."""
-    group: list[Piece] = []
-    size = 0
-    for piece in pieces:
-        group.append(piece)
-        size += piece.size_bytes
-        if size >= size_bytes:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
-
-
 def make_files(work: Work) -> Made:
     """Write the files of some offsets, one for each day. On an executor; done again it changes nothing."""
     here = opened(work.place)
@@ -294,7 +280,7 @@ def _by_day(work: Work, fetcher: Fetcher, lot: Sequence[Placed]) -> dict[str, pa
         by_day.setdefault(day_of(row.line), []).append(row)
     tables = {}
     for date, rows in sorted(by_day.items()):
-        made = [_records(work, fetcher, group) for group in batches(rows)]
+        made = [_records(work, fetcher, group) for group in grouped(rows, BATCH_BYTES)]
         tables[date] = pa.Table.from_batches(made, SCHEMA)
     return tables
 
@@ -361,7 +347,7 @@ def graves(dead: OpenQueue, place: Place, ranges: Ranges, since: float) -> Proce
         start = max(position, archive.watermark.get(shard, 0))
         end = yield from fresh_tail(dead, dead.log(shard))
         pieces = yield from survey(dead, shard, start, end)
-        found += [Grave(place, tuple(group), ranges=ranges) for group in cut(pieces, FILE_BYTES)]
+        found += [Grave(place, tuple(group), ranges=ranges) for group in grouped(pieces, FILE_BYTES)]
     return found
 
 

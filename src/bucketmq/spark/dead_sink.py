@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -13,26 +12,18 @@ from bucketmq.errors import Invalid
 from bucketmq.procedures.publish import publish
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.dead import DEAD
-from bucketmq.spark.opened import Opened, opened, spare_the_collector
+from bucketmq.spark.opened import spare_the_collector
 from bucketmq.spark.options import SinkOptions
-from bucketmq.spark.sink import DeadLetters, Task, Written, all_made
+from bucketmq.spark.sink import DeadLetters, Task, Writer, Written, all_made
 
 
-class DeadBatchWriter(DataSourceArrowWriter):
+class DeadBatchWriter(Writer, DataSourceArrowWriter):
     """`df.write` with the option `deadLetters`, and neither `queue` nor `objects`."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         if schema.fieldNames() != [DEAD] or options.transaction is None:
             raise Invalid(f"dead letters alone are written from a column {DEAD} and with a txn; otherwise name a queue")
-        self._options = options
-        self._schema = schema
-
-    def __reduce__(self) -> Any:
-        return type(self), (self._options, self._schema)
-
-    @property
-    def _opened(self) -> Opened:
-        return opened(self._options.place, create=True)
+        super().__init__(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the dead letters of one task as parts."""

@@ -29,10 +29,10 @@ from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.ends import ToObjects
 from bucketmq.spark.flow import CAUSE
 from bucketmq.spark.objects import that_count, write_object
-from bucketmq.spark.opened import Opened, opened, spare_the_collector
+from bucketmq.spark.opened import spare_the_collector
 from bucketmq.spark.options import SinkOptions
 from bucketmq.spark.shape import Thing, check_newer, things_of
-from bucketmq.spark.sink import DeadLetters, Task, Written, check_dead, publish_stream
+from bucketmq.spark.sink import DeadLetters, Task, Writer, Written, check_dead, publish_stream
 from bucketmq.spark.template import names_of
 
 log = logging.getLogger("bucketmq.spark")
@@ -51,23 +51,15 @@ class Wrote(Written):
         self.counts = counts
 
 
-class _ObjectsWriter:
+class _ObjectsWriter(Writer):
     """What batch and stream writers have in common."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         assert options.objects is not None
-        self._options = options
-        self._schema = schema
+        super().__init__(options, schema)
         self._target: ToObjects = options.objects
         check_dead(schema, options)
         _check(self._target, schema.fieldNames())
-
-    def __reduce__(self) -> Any:
-        return type(self), (self._options, self._schema)
-
-    @property
-    def _opened(self) -> Opened:
-        return opened(self._options.place, create=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the objects of one task, several at a time, and the dead letters among its rows as parts."""

@@ -6,7 +6,8 @@ gets the bases of its segments, so that it can fetch several at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -42,6 +43,30 @@ class Gap(msgspec.Struct, frozen=True):
     shard: int
     start: int
     end: int
+
+
+class Sized(Protocol):
+    """What has a size."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+Some = TypeVar("Some", bound=Sized)
+
+
+def grouped(items: Iterable[Some], size_bytes: int) -> Iterator[list[Some]]:
+    """Groups of neighbours, each of about this size. The same items are always cut alike."""
+    group: list[Some] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += item.size_bytes
+        if size >= size_bytes:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def between(pieces: Iterable[Piece], start: int, end: int) -> list[Piece]:

@@ -130,20 +130,6 @@ def died_of(line: Line) -> tuple[tuple[int, int], Death] | None:
     return (died.shard, died.offset), Death(died.subscription, died.at, died.attempts, error)
 
 
-def batches(rows: Iterable[Placed]) -> Iterator[list[Placed]]:
-    """Rows in groups that are small enough to be made columns of at once."""
-    group: list[Placed] = []
-    size = 0
-    for row in rows:
-        group.append(row)
-        size += row.size_bytes
-        if size >= BATCH_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
-
-
 def record_batch(
     rows: Sequence[Placed],
     fetcher: Fetcher,

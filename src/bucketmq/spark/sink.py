@@ -70,15 +70,12 @@ class Task:
         self.transaction = transaction or self.query_id or "once"
 
 
-class _Writer:
-    """What batch and stream writers have in common."""
+class Writer:
+    """What all writers are: options and a schema, pickled as these; the queue is opened where they are used."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        names = [name for name in schema.fieldNames() if name != DEAD]
-        self._columns = Columns(names, text=options.text)
-        check_dead(schema, options)
 
     def __reduce__(self) -> Any:
         return type(self), (self._options, self._schema)
@@ -86,6 +83,16 @@ class _Writer:
     @property
     def _opened(self) -> Opened:
         return opened(self._options.place, create=True)
+
+
+class _Writer(Writer):
+    """What batch and stream writers have in common."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        names = [name for name in schema.fieldNames() if name != DEAD]
+        self._columns = Columns(names, text=options.text)
+        check_dead(schema, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task as parts. One PUT for each shard and 8 MiB."""

@@ -25,12 +25,12 @@ from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import DELIVERIES, EVENTS, reload_settings
 from bucketmq.procedures.requests import Procedure
 from bucketmq.queue.settings import DEAD_SUFFIX
-from bucketmq.spark.archive import cut, read_file
+from bucketmq.spark.archive import read_file
 from bucketmq.spark.fetch import Fetcher
 from bucketmq.spark.opened import opened, spare_the_collector
 from bucketmq.spark.options import Place, place_of
-from bucketmq.spark.plan import Piece, between
-from bucketmq.spark.records import COLUMNS, ERROR_CHARS_MAX, SCHEMA, Placed, batches, placed, record_batch
+from bucketmq.spark.plan import Piece, between, grouped
+from bucketmq.spark.records import BATCH_BYTES, COLUMNS, ERROR_CHARS_MAX, SCHEMA, Placed, placed, record_batch
 from bucketmq.spark.rows import ROWS_PER_BATCH
 from bucketmq.spark.standing import Standing, Standings, standings
 from bucketmq.spark.survey import survey
@@ -200,7 +200,7 @@ class HistoryReader(DataSourceReader):
                 yield _placed_in(batch, ARCHIVE, schema)
         fetcher = Fetcher(here, strict=self._strict)
         try:
-            for rows in batches(placed(fetcher.chunks(pieces))):
+            for rows in grouped(placed(fetcher.chunks(pieces)), BATCH_BYTES):
                 yield _placed_in(_records(rows, fetcher, share.standings), LOG, schema)
         finally:
             fetcher.close()
@@ -242,7 +242,7 @@ def shares(queue: OpenQueue) -> Procedure[list[Share]]:
         end = yield from fresh_tail(queue, queue.log(shard))
         its = {name: {shard: each[shard]} if shard in each else {} for name, each in how.items()}
         pieces = between((yield from survey(queue, shard, start, end)), start, end)
-        found += [Share(pieces=tuple(group), standings=its) for group in cut(pieces, SHARE_BYTES)]
+        found += [Share(pieces=tuple(group), standings=its) for group in grouped(pieces, SHARE_BYTES)]
     return found
 
 

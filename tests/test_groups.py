@@ -1,0 +1,14 @@
+"""Tests of one group run in one process: what shares a JVM, a server or the processor's time relies on it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.mark.xdist_group("groups")
+def test_groups_are_honoured(request: pytest.FixtureRequest) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        pytest.skip("one process runs everything")
+    assert request.node.nodeid.endswith("@groups"), "the installed pytest and pytest-xdist do not fit: groups are lost"

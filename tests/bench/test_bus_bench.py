@@ -16,7 +16,7 @@ from bucketmq.events import filters
 from bucketmq.events.filters import Decision
 from bucketmq.events.parse import parse
 from bucketmq.procedures.notifier import Notifier
-from bucketmq.testing.bench import command, matching, reception, sweeping, webhooks
+from bucketmq.testing.bench import command, matching, reception, suite, sweeping, webhooks
 from bucketmq.testing.bench.happenings import BUCKET, event, events, notification
 from bucketmq.testing.bench.machine import peak_bytes, resident_bytes
 from bucketmq.testing.bench.results import BARE, OURS, Measurement, measured, with_ratios
@@ -54,7 +54,7 @@ def swept_folder(tmp_path: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["receiver", "webhooks", "rules"])
 def test_what_has_a_bare_part_is_given_beside_it_with_the_ratio(scenario: str) -> None:
-    report = command.measure([scenario], TINY)
+    report = suite.measure(command.SCENARIOS, [scenario], TINY)
 
     assert not report.broken
     rows = by_place(report.measurements, "events/s")
@@ -68,7 +68,9 @@ def test_what_has_a_bare_part_is_given_beside_it_with_the_ratio(scenario: str) -
 
 @pytest.mark.slow
 def test_a_sweep_is_given_beside_its_listing_with_its_memory() -> None:
-    report = command.measure(["sweep"], msgspec.structs.replace(TINY, sweep_keys=(300, 500), sweep_keys_remote=()))
+    report = suite.measure(
+        command.SCENARIOS, ["sweep"], msgspec.structs.replace(TINY, sweep_keys=(300, 500), sweep_keys_remote=())
+    )
 
     assert not report.broken
     assert {each.depth for each in report.measurements} == {300, 500}
@@ -83,7 +85,9 @@ def test_a_sweep_is_given_beside_its_listing_with_its_memory() -> None:
 
 @pytest.mark.slow
 def test_a_sweep_is_measured_on_a_real_object_store() -> None:
-    report = command.measure(["sweep"], msgspec.structs.replace(TINY, sweep_keys=(), sweep_keys_remote=(50,)))
+    report = suite.measure(
+        command.SCENARIOS, ["sweep"], msgspec.structs.replace(TINY, sweep_keys=(), sweep_keys_remote=(50,))
+    )
 
     if "not installed" in report.broken.get("sweep", ""):
         skip_or_fail(report.broken["sweep"])

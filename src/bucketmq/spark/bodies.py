@@ -14,9 +14,12 @@ from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.json
 
 from bucketmq.errors import Corrupt, Invalid
+from bucketmq.spark.texts import bounds_of, held_by, values
 
 RESCUED = "_rescued"
 
@@ -36,10 +39,14 @@ class BodyReader:
         self._exact = {field.name: _python_type(field.type, field.name, exact=True) for field in kind}
         self._loose = {field.name: _python_type(field.type, field.name, exact=False) for field in kind}
         self._attributes = {field.name: f"f{place}" for place, field in enumerate(kind)}
+        self._columns = pa.schema(list(kind)) if kind.num_fields and _arrow_reads(kind) else None
 
     def arrays(self, texts: pa.Array) -> tuple[pa.Array, pa.Array]:
         """From bodies as they are stored (an array of binary, each one JSON value or null) to the structs, and to what
         is left of each body, as text."""
+        structs = self._by_arrow(texts)
+        if structs is not None:
+            return structs, pa.nulls(len(texts), pa.string())
         bodies: list[bytes | None] = texts.to_pylist()
         found = self._all(bodies)
         if found is not None:
@@ -47,6 +54,29 @@ class BodyReader:
         parsed = [self._parse(body) for body in bodies]
         rescued = pa.array([rest for _, rest in parsed], pa.binary()).cast(pa.string())
         return _array([fits for fits, _ in parsed], self._kind), rescued
+
+    def _by_arrow(self, texts: pa.Array) -> pa.Array | None:
+        """The structs, if every body that there is fits and Arrow's own reader knows the types: no object for any
+        value. It wants nothing but objects, and would take two halves for a whole, so these are looked for before."""
+        there = texts.drop_null()
+        if self._columns is None or not len(there) or not _are_objects(there):
+            return None
+        data = pa.py_buffer(held_by(there))
+        try:
+            found = pyarrow.json.read_json(
+                pa.BufferReader(data),
+                pyarrow.json.ReadOptions(use_threads=False, block_size=len(data)),
+                pyarrow.json.ParseOptions(explicit_schema=self._columns, unexpected_field_behavior="error"),
+            ).combine_chunks()
+        except pa.ArrowInvalid:  # at least one does not fit
+            return None
+        if found.num_rows != len(there):
+            return None
+        structs = pa.StructArray.from_arrays([column.chunk(0) for column in found.columns], fields=list(self._kind))
+        if len(there) == len(texts):
+            return structs
+        places = np.cumsum(texts.is_valid().to_numpy(zero_copy_only=False)) - 1
+        return structs.take(pa.array(places, mask=texts.is_null().to_numpy(zero_copy_only=False)))
 
     def _all(self, bodies: list[bytes | None]) -> list[Any] | None:
         """The structs, if every body that there is fits: decoded in one go."""
@@ -90,6 +120,24 @@ class BodyReader:
                 except msgspec.ValidationError:
                     continue
         return self._type(**fits), msgspec.json.encode(fields)
+
+
+def _are_objects(texts: pa.Array) -> bool:
+    """Whether each text is one JSON object."""
+    if values(texts) is None:
+        return False
+    firsts = np.frombuffer(texts.buffers()[2], np.uint8)[bounds_of(texts)[:-1]]
+    return bool((firsts == ord("{")).all())
+
+
+def _arrow_reads(kind: pa.DataType) -> bool:
+    """Whether Arrow's reader takes the same JSON for this type as we do."""
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        return len(set(names)) == len(names) > 0 and all(_arrow_reads(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _arrow_reads(kind.value_type)
+    return kind in _INTEGERS or kind in (pa.float64(), pa.bool_(), pa.string())
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bucketmq.procedures.objects import Cause
+from bucketmq.procedures.stamps import Cause
 from bucketmq.spark.chain import Chain, Failed, Passed
 from bucketmq.spark.ddl import arrow_schema
 from bucketmq.spark.dead import DEAD, fallen_message, fallen_row

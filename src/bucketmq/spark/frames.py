@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketmq.spark.texts import held_by, values
+
 ARRAY_BYTES_MAX = 1 << 31
 """So many bytes fit into one Arrow array of the kind that Spark takes."""
 
@@ -29,7 +31,6 @@ then for one line after the other."""
 Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
-_any_json = msgspec.json.Decoder(msgspec.Raw)
 _plain = re.compile(rb'\{"id":"[^"\\]*","at":"[^"\\]{24}"(,"key":"[^"\\]*")?,"body":')
 
 _TIME = pa.timestamp("us", "UTC")
@@ -94,7 +95,7 @@ class _Lines:
             there = there[~odd]
             ids, keys = ids.filter(pa.array(~odd)), keys.filter(pa.array(~odd))
         bodies, times = self._texts(self._bodies, self._ends, there), self._parsed_times(there)
-        if times is None or not _are_json(bodies):
+        if times is None or values(bodies) is None:
             return None
         keys = _without(keys, ~self._keyed[there])
         bodies = _without(bodies, pc.equal(bodies, "null").to_numpy(zero_copy_only=False))
@@ -175,27 +176,11 @@ class _Lines:
 
 def _odd(texts: pa.Array) -> Numbers:
     """Which of these have a quote, an escape or a control character in them: those are not one text as it was sent."""
-    held = np.frombuffer(_held(texts), np.uint8)
+    held = np.frombuffer(held_by(texts), np.uint8)
     if not ((held == ord('"')) | (held == ord("\\")) | (held < ord(" "))).any():
         return np.zeros(len(texts), np.bool_)
     found: Numbers = pc.match_substring_regex(texts, r'["\\\x00-\x1f]').to_numpy(zero_copy_only=False)
     return found
-
-
-def _are_json(texts: pa.Array) -> bool:
-    """Whether each is one JSON value. May say no if numbers are neighbours: they are looked at one after the other,
-    with nothing between them."""
-    try:
-        values = _any_json.decode_lines(_held(texts))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    sizes = np.fromiter(map(len, values), np.int64, len(values))
-    return np.array_equal(sizes, pc.binary_length(texts).to_numpy())
-
-
-def _held(texts: pa.Array) -> Any:
-    """The bytes of all texts of a new array."""
-    return texts.buffers()[2] or b""
 
 
 def _without(texts: pa.Array, missing: Numbers) -> pa.Array:

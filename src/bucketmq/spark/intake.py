@@ -16,9 +16,9 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.events.filters import Decision
 from bucketmq.events.window import Window
 from bucketmq.procedures.events import has_times
-from bucketmq.procedures.objects import Cause, cause_of
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.stamps import Cause, cause_of
 from bucketmq.spark.chain import Failed
 from bucketmq.spark.content import BYTES_AT_ONCE, Answer, Contents, Fetched, Unreadable, Unwanted, fetch
 from bucketmq.spark.ddl import arrow_schema

@@ -7,7 +7,7 @@ column of a row means what is `bucketmq.spark.letters`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from bucketmq.errors import Invalid
 from bucketmq.log import segment
-
-_any_json = msgspec.json.Decoder(msgspec.Raw)
+from bucketmq.spark.texts import held_by, values
 
 
 def joined(*columns: Any) -> pa.Array:
@@ -109,15 +108,6 @@ def bytes_of(texts: pa.Array) -> bytes:
     return bytes(held_by(texts))
 
 
-def held_by(texts: pa.Array) -> memoryview:
-    """The same without a copy."""
-    _, offsets, data = texts.buffers()
-    if not len(texts) or data is None:
-        return memoryview(b"")
-    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return memoryview(data)[ends[0] : ends[-1]]
-
-
 def values_of(column: pa.Array) -> list[Any]:
     """The values of a column as JSON has them. Structs are put together of columns, which spares a dictionary for each
     row."""
@@ -171,33 +161,16 @@ def _cut(data: bytes) -> pa.Array:
 
 def _is_compact(texts: pa.Array) -> bool:
     """Whether each text is one JSON value without white space. Says no to what is not JSON at all."""
+    found = values(texts)
+    if found is None:
+        return False
     try:
-        found = _values(texts)
-        if found is None:
-            return False
         listed = b"[" + b",".join(found) + b"]"
         if not any(space in listed for space in (b" ", b"\n", b"\t", b"\r")):
             return True
         return b"\n" not in listed and len(msgspec.json.format(listed, indent=-1)) == len(listed)
     except (msgspec.DecodeError, RecursionError):
         return False
-
-
-def _values(texts: pa.Array) -> list[msgspec.Raw] | None:
-    """The values, None if not each text is one, with no white space around it.
-
-    The decoder takes values in a row for lines as well, and lets one go on over several lines. So each must be as long
-    as its own text. Numbers in a row are one number, so they need the line feeds between them.
-    """
-    sizes = pc.binary_length(texts).to_numpy()
-    found = _any_json.decode_lines(held_by(texts))
-    if not _have_sizes(found, sizes):
-        found = _any_json.decode_lines(held_by(joined(texts, b"\n")))
-    return found if _have_sizes(found, sizes) else None
-
-
-def _have_sizes(values: Sequence[msgspec.Raw], sizes: Any) -> bool:
-    return len(values) == len(sizes) and np.array_equal(np.fromiter(map(len, values), np.int64, len(values)), sizes)
 
 
 def _not_too_deep(texts: pa.Array) -> pa.Array:

@@ -15,9 +15,10 @@ from bucketmq.bucket.port import Found, Missing
 from bucketmq.errors import Contended
 from bucketmq.events.event import plain_version
 from bucketmq.procedures.events import full_key
-from bucketmq.procedures.objects import NO_CAUSE, Cause, check_object_key, put
+from bucketmq.procedures.objects import check_object_key, put
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.stamps import NO_CAUSE, Cause
 from bucketmq.procedures.verbs import Patience, look
 from bucketmq.spark.ends import ToObjects
 from bucketmq.spark.shape import DIGEST, Thing

@@ -21,10 +21,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from bucketmq.errors import Invalid
-from bucketmq.procedures.objects import NO_CAUSE, Cause
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.publish import Made
 from bucketmq.procedures.queues import open_queue
+from bucketmq.procedures.stamps import NO_CAUSE, Cause
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.ends import ToObjects
 from bucketmq.spark.flow import CAUSE

@@ -14,7 +14,7 @@ import msgspec
 
 from bucketmq.bucket.port import Attributes, check_attributes
 from bucketmq.errors import Invalid
-from bucketmq.procedures.objects import OWN_METADATA
+from bucketmq.procedures.stamps import OWN_METADATA
 from bucketmq.spark.ddl import arrow_schema, column_names, quoted, type_text
 from bucketmq.spark.ends import Target, ToObjects, ToQueue, ToTable
 from bucketmq.spark.stage import Stage

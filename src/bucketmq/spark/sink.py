@@ -36,9 +36,9 @@ from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark import checkpoint, dead
 from bucketmq.spark.dead import DEAD
 from bucketmq.spark.letters import Columns
-from bucketmq.spark.lines import held_by
 from bucketmq.spark.opened import Opened, opened, spare_the_collector
 from bucketmq.spark.options import SinkOptions
+from bucketmq.spark.texts import held_by
 
 log = logging.getLogger("bucketmq.spark")
 

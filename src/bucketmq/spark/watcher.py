@@ -16,10 +16,10 @@ import msgspec
 from bucketmq.errors import Invalid
 from bucketmq.log import segment
 from bucketmq.outcomes import Bury, Done
-from bucketmq.procedures.objects import NO_CAUSE, Cause
 from bucketmq.procedures.queues import open_queue
 from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.send import send_messages
+from bucketmq.procedures.stamps import NO_CAUSE, Cause
 from bucketmq.spark.chain import Chain
 from bucketmq.spark.ddl import arrow_schema
 from bucketmq.spark.dead import with_own_body

@@ -18,7 +18,8 @@ from bucketmq.procedures.api import BucketApi
 from bucketmq.procedures.audit import Audited
 from bucketmq.procedures.bus import BusApi, start_of
 from bucketmq.procedures.notifier import Notifier
-from bucketmq.procedures.objects import Read, Recovered, Stored
+from bucketmq.procedures.objects import Read, Stored
+from bucketmq.procedures.recover import Recovered
 from bucketmq.procedures.replay import Matching, Replayed, Tested
 from bucketmq.procedures.sweep import Progress, Swept
 from bucketmq.rulebook import Handler, Watchers, environment, ignore, is_async, make_rule, make_secrets

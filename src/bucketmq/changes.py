@@ -17,8 +17,9 @@ import msgspec
 from bucketmq.errors import Contended, Invalid, NotFound
 from bucketmq.events.event import Kind, ObjectEvent
 from bucketmq.procedures.bus import BusApi
-from bucketmq.procedures.objects import Cause, Read, Stored, cause_of, check_object_key
+from bucketmq.procedures.objects import Read, Stored, check_object_key
 from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.stamps import Cause, cause_of
 
 Result = TypeVar("Result")
 Run = Callable[[Procedure[Any]], Any]

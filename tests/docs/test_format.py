@@ -18,12 +18,13 @@ from bucketmq.log.layout import BOOKKEEPING
 from bucketmq.procedures.archive import Archive
 from bucketmq.procedures.events import Attempt
 from bucketmq.procedures.gather import Gathering
-from bucketmq.procedures.objects import OWN_METADATA, Note
+from bucketmq.procedures.notes import Note
 from bucketmq.procedures.orphans import Orphans
 from bucketmq.procedures.publish import Publication
 from bucketmq.procedures.queues import DELIVERIES, EVENTS, FIRST_SETTINGS
 from bucketmq.procedures.readers import Reader
 from bucketmq.procedures.routing import shard_of
+from bucketmq.procedures.stamps import OWN_METADATA
 from bucketmq.queue.head import Head
 from bucketmq.queue.message import Message
 from bucketmq.queue.settings import Settings

@@ -30,7 +30,8 @@ from bucketmq.log import documents, segment
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.events import REPLAY_HEADER, Attempt
 from bucketmq.procedures.gather import Deadline, Forget, Gathering, Member
-from bucketmq.procedures.objects import FROM, HOPS, LINEAGE, WRITE, Cause, Note, origin_mark
+from bucketmq.procedures.notes import Note
+from bucketmq.procedures.stamps import FROM, HOPS, LINEAGE, WRITE, Cause, origin_mark
 from bucketmq.queue.message import Message
 
 GOLDEN = Path(__file__).parent / "golden"

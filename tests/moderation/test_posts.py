@@ -31,7 +31,7 @@ from bucketmq.pipelines.moderation.record import (
 )
 from bucketmq.pipelines.moderation.register import Register
 from bucketmq.pipelines.moderation.router import settle_where
-from bucketmq.procedures.objects import NO_CAUSE
+from bucketmq.procedures.stamps import NO_CAUSE
 from bucketmq.server.place import bus_of
 
 CLEAN, BAD, UNSURE = 0.01, 0.97, 0.6

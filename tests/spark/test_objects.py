@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import bucketmq
 from bucketmq.events.event import ObjectEvent
-from bucketmq.procedures.objects import Cause
 from bucketmq.procedures.requests import Create, Procedure, Replace
+from bucketmq.procedures.stamps import Cause
 from bucketmq.spark.ddl import arrow_schema
 from bucketmq.spark.ends import FromEvents, ToObjects
 from bucketmq.spark.flow import CAUSE, Flow

@@ -13,7 +13,7 @@ from bucketmq.errors import Invalid, NotFound
 from bucketmq.events import filters
 from bucketmq.events.event import ObjectEvent, event_id, time_text
 from bucketmq.events.rule import Policy, Rule, Secrets, ToWatcher
-from bucketmq.procedures import audit, objects, replay, rules, sweep
+from bucketmq.procedures import audit, move_object, objects, recover, replay, rules, sweep
 from bucketmq.procedures.api import BucketApi, seconds_of
 from bucketmq.procedures.deliver import Environment, RuleRun, Wrap
 from bucketmq.procedures.events import full_key, report
@@ -77,10 +77,10 @@ class BusApi:
         return (yield from objects.remove((yield from self._open()), key, **options))
 
     def move(self, key: str, target: str, **options: Any) -> Procedure[objects.Stored]:
-        return (yield from objects.move((yield from self._open()), key, target, **options))
+        return (yield from move_object.move((yield from self._open()), key, target, **options))
 
-    def recover(self) -> Procedure[objects.Recovered]:
-        return (yield from objects.recover((yield from self._open())))
+    def recover(self) -> Procedure[recover.Recovered]:
+        return (yield from recover.recover((yield from self._open())))
 
     # Events
 

@@ -27,7 +27,6 @@ from bucketmq.events.rule import Policy, Rule, Secrets, ToQueue, ToWatcher, Webh
 from bucketmq.log.layout import is_bookkeeping
 from bucketmq.procedures.events import Attempt, events_queue, full_key, message_key, record
 from bucketmq.procedures.keeper import Keeper
-from bucketmq.procedures.objects import hops_of
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.queues import check_queue_name, open_queue
 from bucketmq.procedures.reading import RuleChoice, event_of
@@ -35,6 +34,7 @@ from bucketmq.procedures.receive import Lot
 from bucketmq.procedures.requests import Answer, Call, Chance, NewId, NoAnswer, Now, Pause, Post, Procedure
 from bucketmq.procedures.rules import get_secrets, pause_rule
 from bucketmq.procedures.send import send_messages
+from bucketmq.procedures.stamps import hops_of
 from bucketmq.procedures.subscription import OpenSubscription
 from bucketmq.procedures.verbs import get, look
 from bucketmq.procedures.work import Piece, Work, failure_text

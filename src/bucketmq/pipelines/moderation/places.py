@@ -19,9 +19,11 @@ from bucketmq.pipelines.moderation.ids import key_of
 from bucketmq.pipelines.moderation.record import OUTCOMES, REVIEWED
 from bucketmq.pipelines.moderation.register import Register, Review, read_register
 from bucketmq.procedures.events import full_key
-from bucketmq.procedures.objects import NO_CAUSE, Cause, move, put, remove
+from bucketmq.procedures.move_object import move
+from bucketmq.procedures.objects import put, remove
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.stamps import NO_CAUSE, Cause
 from bucketmq.procedures.verbs import Patience, get, look
 
 ESCALATED = "escalated/"

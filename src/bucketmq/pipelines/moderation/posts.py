@@ -46,10 +46,11 @@ from bucketmq.pipelines.moderation.register import (
 from bucketmq.pipelines.moderation.routing import Reading, Thresholds
 from bucketmq.procedures.bus import BusApi
 from bucketmq.procedures.events import full_key
-from bucketmq.procedures.objects import NO_CAUSE, Cause, Read, put, read_object
+from bucketmq.procedures.objects import Read, put, read_object
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.send import letters, send
+from bucketmq.procedures.stamps import NO_CAUSE, Cause
 from bucketmq.procedures.verbs import get, list_all
 
 CHORE_SECONDS = 30.0

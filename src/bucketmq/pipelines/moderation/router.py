@@ -27,8 +27,8 @@ from bucketmq.pipelines.moderation.routing import STANDARD, Thresholds
 from bucketmq.pipelines.moderation.settings import ModerationSettings
 from bucketmq.procedures.bus import BusApi
 from bucketmq.procedures.notifier import Notifier
-from bucketmq.procedures.objects import Cause
 from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.stamps import Cause
 from bucketmq.server.access import admit, check_local, make_access
 from bucketmq.server.background import Tasks, wait_for
 from bucketmq.server.metrics import Counters

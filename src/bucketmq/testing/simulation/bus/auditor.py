@@ -21,7 +21,8 @@ from bucketmq.log import segment as lines
 from bucketmq.log.documents import decode_head
 from bucketmq.log.layout import base_of, is_bookkeeping, join
 from bucketmq.procedures.events import REPLAY_HEADER
-from bucketmq.procedures.objects import Note, origin_mark
+from bucketmq.procedures.notes import Note
+from bucketmq.procedures.stamps import origin_mark
 from bucketmq.queue.message import Message
 from bucketmq.testing.simulation.bus.history import LONG, History, Key, State
 from bucketmq.testing.simulation.bus.plan import AGAIN_SECONDS, OUTCOMES, Plan

@@ -19,7 +19,19 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.events.inventory import differences
 from bucketmq.events.parse import prefix
 from bucketmq.events.rule import Rule, Verdict, Webhook, verdict
-from bucketmq.procedures import deliver, gather, notifier, objects, reading, replay, rules, sweep
+from bucketmq.procedures import (
+    deliver,
+    gather,
+    move_object,
+    notes,
+    notifier,
+    objects,
+    reading,
+    recover,
+    replay,
+    rules,
+    sweep,
+)
 from bucketmq.procedures import events as reporting
 from bucketmq.procedures.events import events_queue, report
 from bucketmq.procedures.requests import Call, Delete, NewId, Now, Procedure
@@ -135,20 +147,20 @@ def _remove_anyway(full: str, version: Version) -> Procedure[Any]:
 
 
 def _delete_first(full: str, full_target: str, found: Any, note: Any, mark: str, *, replace: bool) -> Procedure[Any]:
-    yield from objects._remove_state(full, found.version)
+    yield from objects.remove_state(full, found.version)
     return (yield from _copy_and_remove(full, full_target, found, note, mark, replace=replace))
 
 
-def _no_note(bucket: Any, note: objects.Note) -> Procedure[None]:
+def _no_note(bucket: Any, note: notes.Note) -> Procedure[None]:
     yield Now()
 
 
-def _no_recovery(bucket: Any) -> Procedure[objects.Recovered]:
+def _no_recovery(bucket: Any) -> Procedure[recover.Recovered]:
     yield Now()
-    return objects.Recovered()
+    return recover.Recovered()
 
 
-_make_target, _copy_and_remove = objects._make_target, objects._copy_and_remove
+_make_target, _copy_and_remove = move_object._make_target, move_object._copy_and_remove
 
 
 # The sweep
@@ -328,18 +340,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a move creates its target whatever is there",
-        lambda: patch.object(objects, "_make_target", _create_anyway),
+        lambda: patch.object(move_object, "_make_target", _create_anyway),
         _tilted(POSTS, moving="aside"),
     ),
     Mutant(
         "a move deletes its source whatever it is",
-        lambda: patch.object(objects, "_remove_state", _remove_anyway),
+        lambda: everywhere(objects.remove_state, _remove_anyway),
         _tilted(POSTS, faults=only(["slow"])),
     ),
-    Mutant("a move deletes its source first", lambda: patch.object(objects, "_copy_and_remove", _delete_first), POSTS),
+    Mutant(
+        "a move deletes its source first", lambda: patch.object(move_object, "_copy_and_remove", _delete_first), POSTS
+    ),
     Mutant(
         "a write is not announced",
-        lambda: patch.object(objects, "_announce", _no_note),
+        lambda: everywhere(notes.announce, _no_note),
         _tilted(PAPERS, faults=DEATH, victims="writer"),
     ),
     Mutant(

@@ -10,9 +10,10 @@ from unittest.mock import patch
 import msgspec
 
 from bucketmq.errors import BucketMQError
-from bucketmq.procedures import gather, notifier, objects, rules
+from bucketmq.procedures import gather, notifier, recover, rules
 from bucketmq.procedures.api import BucketApi
 from bucketmq.procedures.bus import BusApi
+from bucketmq.procedures.notes import Note
 from bucketmq.testing.simulation.bus.auditor import Auditor, full_key
 from bucketmq.testing.simulation.bus.network import SimNetwork
 from bucketmq.testing.simulation.bus.plan import (
@@ -40,7 +41,7 @@ FREEZE_SECONDS = 4.0, 20.0
 
 COMPRESSED = (
     (gather, "FIRING_SECONDS", 2 * LEASE_SECONDS),
-    (objects, "NOTE_SECONDS", 10.0),
+    (recover, "NOTE_SECONDS", 10.0),
     (notifier, "NOTES_SECONDS", 5.0),
     (notifier, "TIDY_SECONDS", 40.0),
     (rules, "REMOVED_SECONDS", 12.0),
@@ -289,11 +290,11 @@ class Run:
     def _notes(self) -> list[str]:
         return self.store.keys(full_key(self.plan, "inventory/notes/"))
 
-    def _old_notes(self) -> list[objects.Note]:
+    def _old_notes(self) -> list[Note]:
         """Notes that whoever recovers them has had time to see."""
         found = (self.store.objects[key] for key in self._notes())
         old = [note.body for note in found if self.world.now - note.stored_at > NOTES_SECONDS]
-        return [msgspec.json.decode(body, type=objects.Note) for body in old]
+        return [msgspec.json.decode(body, type=Note) for body in old]
 
     def _gone(self) -> set[str]:
         """What the last inventory has and the bucket has not: the last sweep must tell of it."""

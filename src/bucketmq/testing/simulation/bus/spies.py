@@ -13,7 +13,8 @@ from unittest.mock import patch
 
 from bucketmq.events import window
 from bucketmq.events.event import OBSERVED, ObjectEvent
-from bucketmq.procedures import deliver, objects, sweep
+from bucketmq.procedures import deliver, recover, sweep
+from bucketmq.procedures.notes import Note
 from bucketmq.procedures.requests import Procedure
 
 
@@ -24,7 +25,7 @@ def spying(covered: Counter[str]) -> Iterator[None]:
         stack.enter_context(patch.object(window, "_echoes", _echoes(window._echoes, covered)))
         stack.enter_context(patch.object(window.Window, "judge", _judge(window.Window.judge, covered)))
         stack.enter_context(patch.object(sweep, "_replace", _superseded(sweep._replace, covered)))
-        stack.enter_context(patch.object(objects, "_what_happened", _recovered(objects._what_happened, covered)))
+        stack.enter_context(patch.object(recover, "_what_happened", _recovered(recover._what_happened, covered)))
         stack.enter_context(patch.object(deliver, "_note_failure", _failed(deliver._note_failure, covered)))
         stack.enter_context(patch.object(deliver, "_note_success", _succeeded(deliver._note_success, covered)))
         yield
@@ -72,7 +73,7 @@ def _superseded(original: Callable[..., Procedure[Any]], covered: Counter[str]) 
 
 
 def _recovered(original: Callable[..., Procedure[Any]], covered: Counter[str]) -> Callable[..., Procedure[Any]]:
-    def what_happened(bucket: Any, note: objects.Note, *rest: Any, **options: Any) -> Procedure[Any]:
+    def what_happened(bucket: Any, note: Note, *rest: Any, **options: Any) -> Procedure[Any]:
         event = yield from original(bucket, note, *rest, **options)
         covered[f"{note.verb} {'recovered from' if event is not None else 'not seen behind'} a note"] += 1
         return event

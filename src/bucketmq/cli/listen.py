@@ -27,9 +27,9 @@ from bucketmq.events import formats, signing
 from bucketmq.events.event import seconds_of
 from bucketmq.events.rule import Rule, Webhook, check_rule
 from bucketmq.notify.http import Poster
-from bucketmq.procedures.deliver import resolve
 from bucketmq.procedures.notifier import Notifier
 from bucketmq.procedures.requests import Answer, NoAnswer, Post
+from bucketmq.procedures.webhook import resolve
 from bucketmq.rulebook import environment
 
 RETRY_SECONDS = (1.0, 2.0, 5.0)

@@ -21,8 +21,8 @@ from bucketmq.events.rule import Rule
 from bucketmq.log.documents import decode_head
 from bucketmq.procedures.append import read_segment, trim_mark
 from bucketmq.procedures.browse import read_on
-from bucketmq.procedures.deliver import matches
 from bucketmq.procedures.events import Attempt, events_queue, report
+from bucketmq.procedures.examine import matches
 from bucketmq.procedures.opened import OpenBucket, OpenQueue
 from bucketmq.procedures.queues import DELIVERIES, EVENTS, open_queue
 from bucketmq.procedures.reading import RuleChoice, judged, lines_of

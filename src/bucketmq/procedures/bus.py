@@ -15,12 +15,12 @@ from bucketmq.events.event import ObjectEvent, event_id, time_text
 from bucketmq.events.rule import Policy, Rule, Secrets, ToWatcher
 from bucketmq.procedures import audit, move_object, objects, recover, replay, rules, sweep
 from bucketmq.procedures.api import BucketApi, seconds_of
-from bucketmq.procedures.deliver import Environment, RuleRun, Wrap
 from bucketmq.procedures.events import full_key, report
 from bucketmq.procedures.gather import Gather, gathering_run
 from bucketmq.procedures.notifier import MakeRun, Notifier, notify, plain_runs
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Now, Procedure
+from bucketmq.procedures.rule_run import Environment, RuleRun, Wrap
 from bucketmq.procedures.subscription import Start
 from bucketmq.procedures.verbs import look
 

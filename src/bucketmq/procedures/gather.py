@@ -23,10 +23,11 @@ from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent, time_text
 from bucketmq.log import segment as lines
 from bucketmq.log.layout import EventKeys
-from bucketmq.procedures.deliver import Parcel, RuleRun, settle_outcome
 from bucketmq.procedures.events import events_queue
 from bucketmq.procedures.later import put_later
 from bucketmq.procedures.requests import Call, NewId, Now, Procedure
+from bucketmq.procedures.rule_run import Parcel, RuleRun
+from bucketmq.procedures.settle import settle_outcome
 from bucketmq.procedures.verbs import delete, get_document, update_document
 from bucketmq.procedures.work import Piece, failure_text
 from bucketmq.queue.message import Message

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from bucketmq.bucket.port import Version
 from bucketmq.errors import BucketMQError
 from bucketmq.events.rule import Rule, ToWatcher
-from bucketmq.procedures.deliver import Environment, RuleRun, begin_run
+from bucketmq.procedures.deliver import begin_run
 from bucketmq.procedures.keeper import Keeper
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.queues import DELIVERIES, EVENTS, open_queue
 from bucketmq.procedures.recover import recover
 from bucketmq.procedures.requests import Latch, Now, Procedure, Spawn, Wait
+from bucketmq.procedures.rule_run import Environment, RuleRun
 from bucketmq.procedures.rules import Kept, list_rules, tidy_rules
 from bucketmq.procedures.trim import trim_all
 from bucketmq.procedures.work import work

@@ -1,7 +1,7 @@
 """Reading the log of events for a rule: which of a segment's messages it wants.
 
 What an event's own fields decide is decided here, before anything is claimed: events that do not match, echoes and
-stale ones are passed over and cost a rule nothing. What needs the object itself is left to `procedures.deliver`.
+stale ones are passed over and cost a rule nothing. What needs the object itself is left to `procedures.examine`.
 """
 
 from __future__ import annotations

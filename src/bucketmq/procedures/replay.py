@@ -14,8 +14,8 @@ from bucketmq.events.filters import NO_JSON, Decision, Filter, Known, Why
 from bucketmq.events.inventory import there
 from bucketmq.events.rule import Rule
 from bucketmq.procedures.append import fresh_tail, read_segment, trim_mark
-from bucketmq.procedures.deliver import json_body, look_at, matches
 from bucketmq.procedures.events import REPLAY_HEADER, events_queue, report
+from bucketmq.procedures.examine import json_body, look_at, matches
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.reading import RuleChoice, judged, lines_of
 from bucketmq.procedures.requests import NewId, Now, Pause, Procedure

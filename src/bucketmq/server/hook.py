@@ -34,7 +34,7 @@ from bucketmq.events.parse.fields import decode
 from bucketmq.events.rule import Policy
 from bucketmq.log.layout import is_bookkeeping
 from bucketmq.procedures.bus import BusApi
-from bucketmq.procedures.deliver import examine
+from bucketmq.procedures.examine import examine
 from bucketmq.procedures.requests import Procedure
 from bucketmq.rulebook import WATCHER_POLICY
 from bucketmq.server.access import admit, admit_signed, make_access

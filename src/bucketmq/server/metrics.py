@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from bucketmq import __version__
 from bucketmq.engines.meter import NAMES, Requests
-from bucketmq.procedures.deliver import RuleRun
+from bucketmq.procedures.rule_run import RuleRun
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -17,8 +17,8 @@ from bucketmq.bucket.port import Found, Missing
 from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent, plain_version
 from bucketmq.events.filters import Filter
-from bucketmq.procedures.deliver import is_newer, look_at, matches
 from bucketmq.procedures.events import full_key
+from bucketmq.procedures.examine import is_newer, look_at, matches
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.stamps import hops_of

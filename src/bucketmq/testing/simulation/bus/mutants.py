@@ -30,11 +30,14 @@ from bucketmq.procedures import (
     recover,
     replay,
     rules,
+    settle,
     sweep,
+    webhook,
 )
 from bucketmq.procedures import events as reporting
 from bucketmq.procedures.events import events_queue, report
 from bucketmq.procedures.requests import Call, Delete, NewId, Now, Procedure
+from bucketmq.procedures.rule_run import Parcel, RuleRun
 from bucketmq.procedures.subscription import begin
 from bucketmq.procedures.verbs import delete, get_document, list_all, update_document
 from bucketmq.testing.simulation.bus.plan import FINE, Tilt, Weather, just
@@ -78,7 +81,7 @@ def _both(*patches: Any) -> ExitStack:
 # Delivery
 
 
-def _ack_first(run: deliver.RuleRun, pieces: list[Any]) -> Procedure[list[object]]:
+def _ack_first(run: RuleRun, pieces: list[Any]) -> Procedure[list[object]]:
     """Marks before the work."""
     for piece in pieces:
         piece.lot.ack(piece.offset)
@@ -89,7 +92,7 @@ def _forgiving(to: Webhook, status: int) -> Verdict:
     return "done" if status == 500 else _verdict(to, status)
 
 
-def _drop_while_shut(run: deliver.RuleRun, to: Webhook, parcels: list[deliver.Parcel]) -> Procedure[None]:
+def _drop_while_shut(run: RuleRun, to: Webhook, parcels: list[Parcel]) -> Procedure[None]:
     """An open breaker that drops what comes."""
     now: float = yield Now()
     if now < run.shut_until:
@@ -99,13 +102,13 @@ def _drop_while_shut(run: deliver.RuleRun, to: Webhook, parcels: list[deliver.Pa
     yield from _to_webhook(run, to, parcels)
 
 
-def _fresh_ids(run: deliver.RuleRun, parcels: Sequence[deliver.Parcel], *rest: Any) -> Procedure[dict[str, str]]:
+def _fresh_ids(run: RuleRun, parcels: Sequence[Parcel], *rest: Any) -> Procedure[dict[str, str]]:
     headers = yield from _headers(run, parcels, *rest)
     attempt = max(parcel.piece.attempt for parcel in parcels)
     return {**headers, "webhook-id": f"{headers['webhook-id']}-{attempt}"} if attempt > 1 else headers
 
 
-def _one_attempt(run: deliver.RuleRun, parcel: deliver.Parcel, end: deliver.End) -> Procedure[str]:
+def _one_attempt(run: RuleRun, parcel: Parcel, end: settle.End) -> Procedure[str]:
     """What failed once is not tried again, nor kept."""
     what = yield from _settle(run, parcel, end)
     if what == "retry":
@@ -113,8 +116,8 @@ def _one_attempt(run: deliver.RuleRun, parcel: deliver.Parcel, end: deliver.End)
     return what
 
 
-_handle, _verdict, _to_webhook = deliver.handle, verdict, deliver._to_webhook
-_headers, _settle = deliver._headers, deliver._settle
+_handle, _verdict, _to_webhook = deliver.handle, verdict, webhook.to_webhook
+_headers, _settle = webhook._headers, settle._settle
 
 
 # Duplicates
@@ -236,13 +239,13 @@ _resume_rule = rules.resume_rule
 # Handlers and sets
 
 
-def _content(run: deliver.RuleRun, parcel: deliver.Parcel, outcome: object, seconds: float) -> Procedure[None]:
+def _content(run: RuleRun, parcel: Parcel, outcome: object, seconds: float) -> Procedure[None]:
     """A handler that failed is not called again."""
     outcome = outcomes.Done() if isinstance(outcome, outcomes.Retry) else outcome
     yield from _settle_outcome(run, parcel, outcome, seconds)
 
 
-def _fired_first(run: deliver.RuleRun, how: gather.Gather, key: str, name: str, why: str) -> Procedure[object]:
+def _fired_first(run: RuleRun, how: gather.Gather, key: str, name: str, why: str) -> Procedure[object]:
     """The set counts as fired before its handler has returned."""
     me: str = yield NewId()
 
@@ -257,7 +260,7 @@ def _fired_first(run: deliver.RuleRun, how: gather.Gather, key: str, name: str, 
     return outcomes.Done()
 
 
-def _fires_at_once(run: deliver.RuleRun, how: gather.Gather, key: str, name: str, why: str) -> Procedure[object]:
+def _fires_at_once(run: RuleRun, how: gather.Gather, key: str, name: str, why: str) -> Procedure[object]:
     """Whoever finds a set complete calls the handler, without asking whether somebody else does."""
     found = yield from get_document(gather.Gathering, key)
     if found is not None and run.handler is not None:
@@ -265,7 +268,7 @@ def _fires_at_once(run: deliver.RuleRun, how: gather.Gather, key: str, name: str
     return outcomes.Done()
 
 
-_settle_outcome = deliver.settle_outcome
+_settle_outcome = settle.settle_outcome
 
 
 HARSH = Weather(answer_500=0.3, answer_503=0.1, no_answer=0.1)
@@ -287,12 +290,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an answer of 500 counts as delivered",
-        lambda: patch.object(deliver, "verdict", _forgiving),
+        lambda: patch.object(webhook, "verdict", _forgiving),
         _tilted(PAPERS, weather=HARSH),
     ),
     Mutant(
         "what failed once is dropped",
-        lambda: patch.object(deliver, "_settle", _one_attempt),
+        lambda: patch.object(settle, "_settle", _one_attempt),
         _tilted(PAPERS, weather=HARSH),
     ),
     Mutant(
@@ -302,12 +305,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an open breaker drops what comes",
-        lambda: patch.object(deliver, "_to_webhook", _drop_while_shut),
+        lambda: everywhere(webhook.to_webhook, _drop_while_shut),
         _tilted(PAPERS, weather=just(["answer_500", "vanish"])),
     ),
     Mutant(
         "a redelivery has a new webhook-id",
-        lambda: patch.object(deliver, "_headers", _fresh_ids),
+        lambda: patch.object(webhook, "_headers", _fresh_ids),
         _tilted(PAPERS, weather=HARSH, batch=1),
     ),
     Mutant(
@@ -398,7 +401,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a handler that failed is not called again",
-        lambda: everywhere(deliver.settle_outcome, _content),
+        lambda: everywhere(settle.settle_outcome, _content),
         _tilted(POSTS, weather=STUMBLE),
     ),
     Mutant(

@@ -13,9 +13,10 @@ from unittest.mock import patch
 
 from bucketmq.events import window
 from bucketmq.events.event import OBSERVED, ObjectEvent
-from bucketmq.procedures import deliver, recover, sweep
+from bucketmq.procedures import breaker, recover, sweep, webhook
 from bucketmq.procedures.notes import Note
 from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.rule_run import RuleRun
 
 
 @contextmanager
@@ -26,8 +27,8 @@ def spying(covered: Counter[str]) -> Iterator[None]:
         stack.enter_context(patch.object(window.Window, "judge", _judge(window.Window.judge, covered)))
         stack.enter_context(patch.object(sweep, "_replace", _superseded(sweep._replace, covered)))
         stack.enter_context(patch.object(recover, "_what_happened", _recovered(recover._what_happened, covered)))
-        stack.enter_context(patch.object(deliver, "_note_failure", _failed(deliver._note_failure, covered)))
-        stack.enter_context(patch.object(deliver, "_note_success", _succeeded(deliver._note_success, covered)))
+        stack.enter_context(patch.object(webhook, "note_failure", _failed(breaker.note_failure, covered)))
+        stack.enter_context(patch.object(webhook, "note_success", _succeeded(breaker.note_success, covered)))
         yield
 
 
@@ -82,7 +83,7 @@ def _recovered(original: Callable[..., Procedure[Any]], covered: Counter[str]) -
 
 
 def _failed(original: Callable[..., None], covered: Counter[str]) -> Callable[..., None]:
-    def note_failure(run: deliver.RuleRun, *rest: Any) -> None:
+    def note_failure(run: RuleRun, *rest: Any) -> None:
         covered["breaker tried in vain"] += run.failures_in_a_row >= run.rule.policy.breaker.failures
         original(run, *rest)
         covered["breaker opened"] += run.failures_in_a_row == run.rule.policy.breaker.failures
@@ -91,7 +92,7 @@ def _failed(original: Callable[..., None], covered: Counter[str]) -> Callable[..
 
 
 def _succeeded(original: Callable[..., None], covered: Counter[str]) -> Callable[..., None]:
-    def note_success(run: deliver.RuleRun, *rest: Any) -> None:
+    def note_success(run: RuleRun, *rest: Any) -> None:
         covered["breaker closed again"] += run.failures_in_a_row >= run.rule.policy.breaker.failures
         original(run, *rest)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from bucketmq.bucket.port import Found
+from bucketmq.bucket.port import Found, Store
 from bucketmq.changes import AsyncChange, Change, decode_json, encode_object
 from bucketmq.engines.asynchronous import Asynchronous
 from bucketmq.engines.signals import StopOnSignal
@@ -164,6 +164,31 @@ class EventBus:
         if is_async(handler):
             return AsyncChange(self._bus, event, self._engine.run, attempt)
         return Change(self._bus, event, _on(asyncio.get_running_loop(), self._engine), attempt)
+
+    @property
+    def prefix(self) -> str:
+        """What every key of this bucket begins with in its store; empty if its URL names no prefix."""
+        return self._bus.bucket.prefix
+
+    @property
+    def store(self) -> Store:
+        """Where the bucket lies. What is asked of it directly is not counted in `requests`."""
+        return self._engine.hands.store
+
+    @property
+    def now_seconds(self) -> float:
+        """The time by the store's clock, in seconds since 1970."""
+        return self._engine.hands.clock.now()
+
+    @property
+    def bus(self) -> BusApi:
+        """What can be asked of objects, events and rules, as procedures that `engine` carries out."""
+        return self._bus
+
+    @property
+    def engine(self) -> Asynchronous:
+        """Carries out procedures on this bucket, those of other programs too: `await engine.run(procedure)`."""
+        return self._engine
 
 
 def _on(loop: asyncio.AbstractEventLoop, engine: Asynchronous) -> Callable[[Any], Any]:

@@ -31,7 +31,7 @@ from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.sweep import list_items, sweep_name
 from bucketmq.procedures.verbs import get_document
 from bucketmq.server.metrics import Counters
-from bucketmq.server.place import bus_of, now_of, prefix_of, run
+from bucketmq.server.place import bus_of, now_of, run
 
 KEYS_MAX = 200_000
 CHANGES_MAX = 10_000
@@ -222,7 +222,7 @@ class FolderWatch:
 
     async def _catch_up(self) -> None:
         """Report what may have been missed: since the last sweep, if there was one, and since we last looked."""
-        swept = await run(self._bucket, _has_inventory(prefix_of(self._bucket)))
+        swept = await run(self._bucket, _has_inventory(self._bucket.prefix))
         if swept:
             await self._bucket.sweep()
         if self._knows_all:

@@ -38,7 +38,7 @@ from bucketmq.procedures.examine import examine
 from bucketmq.procedures.requests import Procedure
 from bucketmq.rulebook import WATCHER_POLICY
 from bucketmq.server.access import admit, admit_signed, make_access
-from bucketmq.server.place import AnyBucket, bus_of, now_of, prefix_of, run
+from bucketmq.server.place import AnyBucket, bus_of, now_of, run
 from bucketmq.server.settings import BODY_BYTES_MAX, BODY_SECONDS
 from bucketmq.server.wire import (
     Receive,
@@ -138,7 +138,7 @@ class Endpoint:
         if parsed.bad and not parsed.events:
             raise Refusal(400, "none of the events can be read", parsed.bad[0].reason)
         ours = RULE_HEADER in headers and not self._access.no_auth
-        prefix = prefix_of(self._bucket)
+        prefix = self._bucket.prefix
         failed: list[dict[str, str]] = []
         tried = 0
         for told in parsed.events:

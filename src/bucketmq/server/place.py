@@ -19,28 +19,23 @@ AnyBucket = Bucket | aio.Bucket
 
 
 def bus_of(bucket: AnyBucket) -> BusApi:
-    return bucket._bus
-
-
-def prefix_of(bucket: AnyBucket) -> str:
-    return bucket._bus.bucket.prefix
+    return bucket.bus
 
 
 def now_of(bucket: AnyBucket) -> str:
     """The time by the store's clock, as events tell it."""
-    return time_text(bucket._engine.hands.clock.now())
+    return time_text(bucket.now_seconds)
 
 
 def seconds_now(bucket: AnyBucket) -> float:
-    return bucket._engine.hands.clock.now()
+    return bucket.now_seconds
 
 
 def folder_of(bucket: AnyBucket) -> Path | None:
     """Where the files are, if the bucket is a folder."""
     from bucketmq.bucket.folder import FolderStore
 
-    store = bucket._engine.hands.store
-    return Path(store.root) if isinstance(store, FolderStore) else None
+    return Path(bucket.store.root) if isinstance(bucket.store, FolderStore) else None
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, Result]) -> Result:
@@ -66,16 +61,16 @@ def _over(task: asyncio.Future[Any]) -> None:
 
 def ask(bucket: AnyBucket) -> None:
     """One request to the store, not repeated: an error if it does not work."""
-    bucket._engine.hands.perform(Look(join(prefix_of(bucket), "readyz")))
+    bucket.engine.hands.perform(Look(join(bucket.prefix, "readyz")))
 
 
 async def run(bucket: AnyBucket, procedure: Procedure[Result]) -> Result:
     """Carry a procedure through, on the bucket's own engine."""
     if isinstance(bucket, aio.Bucket):
-        return await bucket._engine.run(procedure)
-    return await asyncio.to_thread(bucket._engine.run, procedure)
+        return await bucket.engine.run(procedure)
+    return await asyncio.to_thread(bucket.engine.run, procedure)
 
 
 def run_now(bucket: Bucket, procedure: Procedure[Result]) -> Result:
     """The same on a blocking bucket, for a caller that waits."""
-    return bucket._engine.run(procedure)
+    return bucket.engine.run(procedure)

@@ -16,7 +16,7 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.events.parse import Confirm, Parsed, below, parse
 from bucketmq.server.confirm import Confirmer
 from bucketmq.server.metrics import Counters
-from bucketmq.server.place import now_of, prefix_of, within
+from bucketmq.server.place import now_of, within
 from bucketmq.server.settings import ServerSettings
 from bucketmq.server.wire import Refusal
 
@@ -68,7 +68,7 @@ class Receiver:
         buckets = self._settings.buckets
         if buckets and event.bucket and event.bucket not in buckets:
             return None
-        return below(prefix_of(self._bucket), event)
+        return below(self._bucket.prefix, event)
 
     async def _store(self, events: list[ObjectEvent]) -> list[dict[str, Any]]:
         """Make them durable; returns those that cannot be. A sender that hangs up, or is sent away because it takes too

@@ -12,17 +12,19 @@ import pytest
 import bucketmq
 from bucketmq.events.inventory import Manifest
 
+from .sweeping import (
+    all_new,
+    change,
+    check_bad_answer,
+    check_inventory,
+    check_rival,
+    chunk_of,
+    fill,
+    has_begun,
+    sweep,
+    told_by_sweep,
+)
 from .world import DEATHS, FAULTS, STORES, Killed, World, log_of, told
-
-
-def sweep(bucket: Any, **options: Any) -> Any:
-    """Small ranges, which the facade has no word for."""
-    return bucket._engine.run(bucket._bus.sweep(**{"range_keys": 3, **options}))
-
-
-def told_by_sweep(bucket: Any) -> list[tuple[str, str]]:
-    """What sweeps told, each once, in the order of keys."""
-    return sorted((event.key, event.kind) for event in told(bucket) if event.source == "sweep")
 
 
 def places(kind: str) -> range:
@@ -30,46 +32,18 @@ def places(kind: str) -> range:
     return range(0, 200, 11 if kind == "folder" else 1)
 
 
-def fill(world: World, keys: int = 10) -> None:
-    for n in range(keys):
-        world.write(f"k/{n:02}", b"old")
-
-
-def change(world: World) -> list[tuple[str, str]]:
-    """One of each; what a sweep should tell of it."""
-    world.advance(5)
-    world.write("k/01", b"newer")
-    world.write("k/05", b"old")  # the same bytes again are a change too
-    world.delete("k/03")
-    world.delete("k/09")
-    world.write("k/035", b"x")
-    world.write("z", b"x")
-    return sorted(
-        [
-            ("k/01", "changed"),
-            ("k/05", "changed"),
-            ("k/03", "deleted"),
-            ("k/09", "deleted"),
-            ("k/035", "created"),
-            ("z", "created"),
-        ]
-    )
-
-
 def test_the_first_sweep_tells_what_is_there_and_the_next_only_what_changed(world: World) -> None:
     bucket = world.connect()
     fill(world)
     first = sweep(bucket)
     assert (first.created, first.changed, first.deleted, first.keys) == (10, 0, 0, 10)
-    assert told_by_sweep(bucket) == [(f"k/{n:02}", "created") for n in range(10)]
+    assert told_by_sweep(bucket) == all_new()
     again = sweep(bucket)
     assert (again.created, again.changed, again.deleted, again.keys) == (0, 0, 0, 10)
     expected = change(world)
     later = sweep(bucket)
     assert (later.created, later.changed, later.deleted) == (2, 2, 2)
-    assert [each for each in told_by_sweep(bucket) if each not in [(f"k/{n:02}", "created") for n in range(10)]] == [
-        *expected
-    ]
+    assert [each for each in told_by_sweep(bucket) if each not in all_new()] == expected
     assert sweep(bucket).ranges > 1
 
 
@@ -220,23 +194,6 @@ def test_a_sweep_that_goes_on_also_sees_what_changed_behind_the_one_that_died(tm
     world.close()
 
 
-def check_inventory(world: World, name: str = "all") -> None:
-    """The manifest names what is there, without gaps or overlaps, and after a while nothing else is left."""
-    world.advance(4000)
-    sweep(world.connect())
-    everything = world.everything()
-    folder = f"inventory/sweeps/{name}/"
-    manifest = msgspec.json.decode(everything[f"{folder}manifest.json"], type=Manifest)
-    chunks = [key for key in everything if key.startswith(f"{folder}chunks/")]
-    assert sorted(chunks) == sorted(f"{folder}chunks/{chunk.name}.ndjson" for chunk in manifest.chunks)
-    listed = []
-    for chunk in manifest.chunks:
-        lines = everything[f"{folder}chunks/{chunk.name}.ndjson"].split()
-        listed += [msgspec.json.decode(line)[0] for line in lines]
-    assert listed == sorted(world.objects())
-    assert manifest.position == ""
-
-
 @pytest.mark.parametrize("kind", ["copying", "hashing", "folder"])
 @pytest.mark.parametrize("baseline", [True, False])
 def test_a_first_sweep_that_dies_anywhere_goes_on_as_it_began(kind: str, tmp_path: Path, *, baseline: bool) -> None:
@@ -249,9 +206,8 @@ def test_a_first_sweep_that_dies_anywhere_goes_on_as_it_began(kind: str, tmp_pat
         except Killed:
             over = False
         bucket = world.connect()
-        made = any(key.endswith("manifest.json") for key in world.everything())
-        sweep(bucket, baseline=baseline if not made else not baseline)  # how it began counts
-        expected = [] if baseline else [(f"k/{n:02}", "created") for n in range(7)]
+        sweep(bucket, baseline=baseline if not has_begun(world) else not baseline)
+        expected = [] if baseline else all_new(7)
         assert told_by_sweep(bucket) == expected, at
         world.write("k/99", b"x")
         sweep(bucket)
@@ -268,19 +224,7 @@ def test_one_bad_answer_anywhere_changes_nothing(kind: str, tmp_path: Path) -> N
         hit = False
         for fault in FAULTS:
             world = World(kind, tmp_path / f"{at}{fault}")
-            fill(world, 7)
-            sweep(world.connect(), baseline=True)
-            expected = [each for each in change(world) if each[0] != "k/09"]
-            bucket = world.connect(at=at, fault=fault)
-            try:
-                sweep(bucket)
-            except bucketmq.Unavailable:
-                pass
-            hit = hit or bucket.hands.hit
-            calm = world.connect()
-            sweep(calm)
-            assert told_by_sweep(calm) == expected, (at, fault)
-            check_inventory(world)
+            hit = check_bad_answer(world, sweep, at=at, fault=fault) or hit
             world.close()
         if not hit:
             assert at > 10
@@ -291,27 +235,10 @@ def test_two_sweepers_one_within_the_other_tell_everything_once(tmp_path: Path) 
     for kind in ("copying", "hashing", "folder"):
         for at in places(kind):
             world = World(kind, tmp_path / f"{kind}{at}")
-            fill(world)
-            sweep(world.connect(), baseline=True)
-            expected = change(world)
-            first, second = world.connect(), world.connect()
-            done: list[int] = []
-
-            def meddle(number: int, request: Any) -> None:
-                if number == at and not done:  # noqa: B023
-                    done.append(number)  # noqa: B023
-                    world.write("k/00", b"while they sweep")  # noqa: B023
-                    sweep(second, range_keys=2)  # noqa: B023
-
-            first.hands.meddle = meddle
-            sweep(first)
-            if not done:
-                world.close()
-                break
-            sweep(second)
-            assert told_by_sweep(second) == sorted([("k/00", "changed"), *expected]), (kind, at)
-            check_inventory(world)
+            met = check_rival(world, sweep, sweep, at=at)
             world.close()
+            if not met:
+                break
         assert at > 10
 
 
@@ -349,8 +276,7 @@ def test_an_inventory_with_a_part_missing_says_so(memory: World) -> None:
     bucket = memory.connect()
     fill(memory)
     sweep(bucket)
-    chunk = next(key for key in memory.everything() if "/chunks/" in key)
-    memory.delete(chunk)
+    memory.delete(chunk_of(memory))
     with pytest.raises(bucketmq.Corrupt, match="begin anew"):
         sweep(bucket)
 
@@ -359,8 +285,7 @@ def test_an_inventory_that_nobody_can_read_says_so(memory: World) -> None:
     bucket = memory.connect()
     fill(memory)
     sweep(bucket)
-    chunk = next(key for key in memory.everything() if "/chunks/" in key)
-    memory.write(chunk, b"[broken\n")
+    memory.write(chunk_of(memory), b"[broken\n")
     with pytest.raises(bucketmq.Corrupt, match="delete the sweep's folder"):
         sweep(bucket)
 

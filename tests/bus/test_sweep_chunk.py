@@ -13,7 +13,19 @@ from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.sweep import Swept
 from bucketmq.procedures.sweep_chunk import begin, compare, finish, middle, shares, split, take
 
-from .test_sweep import change, check_inventory, fill, sweep, told_by_sweep
+from .sweeping import (
+    Sweep,
+    all_new,
+    change,
+    check_bad_answer,
+    check_inventory,
+    check_rival,
+    chunk_of,
+    fill,
+    has_begun,
+    sweep,
+    told_by_sweep,
+)
 from .world import DEATHS, FAULTS, Killed, World
 
 
@@ -117,10 +129,9 @@ def test_a_sweep_that_dies_anywhere_is_followed_by_one_of_either_sort(tmp_path: 
             except Killed:
                 over = False
             bucket = world.connect()
-            made = any(key.endswith("manifest.json") for key in world.everything())
             follow = in_shares if place else sweep
-            follow(bucket, baseline=baseline if not made else not baseline)  # how it began counts
-            expected = [] if baseline else [(f"k/{n:02}", "created") for n in range(10)]
+            follow(bucket, baseline=baseline if not has_begun(world) else not baseline)
+            expected = [] if baseline else all_new()
             assert told_by_sweep(bucket) == expected, (at, death)
             expected = sorted([*expected, *change(world)])
             in_shares(bucket)
@@ -138,19 +149,7 @@ def test_one_bad_answer_anywhere_changes_nothing(tmp_path: Path) -> None:
         hit = False
         for fault in FAULTS:
             world = World("hashing", tmp_path)
-            fill(world, 7)
-            in_shares(world.connect(), baseline=True)
-            expected = [each for each in change(world) if each[0] != "k/09"]
-            bucket = world.connect(at=at, fault=fault)
-            try:
-                in_shares(bucket)
-            except bucketmq.Unavailable:
-                pass
-            hit = hit or bucket.hands.hit
-            calm = world.connect()
-            in_shares(calm)
-            assert told_by_sweep(calm) == expected, (at, fault)
-            check_inventory(world)
+            hit = check_bad_answer(world, in_shares, at=at, fault=fault) or hit
             world.close()
         if not hit:
             assert at > 10
@@ -159,31 +158,14 @@ def test_one_bad_answer_anywhere_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rival", [sweep, in_shares])
-def test_two_sweepers_one_within_the_other_tell_everything_once(tmp_path: Path, rival: Any) -> None:
+def test_two_sweepers_one_within_the_other_tell_everything_once(tmp_path: Path, rival: Sweep) -> None:
     for at in range(300):
         world = World("copying", tmp_path)
-        fill(world)
-        sweep(world.connect(), baseline=True)
-        expected = change(world)
-        first, second = world.connect(), world.connect()
-        done: list[int] = []
-
-        def meddle(number: int, request: Any) -> None:
-            if number == at and not done:  # noqa: B023
-                done.append(number)  # noqa: B023
-                world.write("k/00", b"while they sweep")  # noqa: B023
-                rival(second, range_keys=2)  # noqa: B023
-
-        first.hands.meddle = meddle
-        in_shares(first)
-        if not done:
-            world.close()
+        met = check_rival(world, in_shares, rival, at=at)
+        world.close()
+        if not met:
             assert at > 10
             return
-        sweep(second)
-        assert told_by_sweep(second) == sorted([("k/00", "changed"), *expected]), at
-        check_inventory(world)
-        world.close()
     raise AssertionError("it never got through")
 
 
@@ -191,7 +173,7 @@ def test_an_inventory_with_a_part_missing_says_so(memory: World) -> None:
     bucket = memory.connect()
     fill(memory)
     sweep(bucket)
-    memory.delete(next(key for key in memory.everything() if "/chunks/" in key))
+    memory.delete(chunk_of(memory))
     with pytest.raises(bucketmq.Corrupt, match="begin anew"):
         in_shares(bucket)
 
@@ -227,4 +209,4 @@ def test_a_round_that_took_too_long_is_not_trusted_and_done_again(memory: World)
     with pytest.raises(bucketmq.Unavailable, match="33 minutes"):
         run(take(here, work, compared))
     assert in_shares(bucket).created == 10
-    assert told_by_sweep(bucket) == [(f"k/{n:02}", "created") for n in range(10)]
+    assert told_by_sweep(bucket) == all_new()

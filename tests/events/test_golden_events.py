@@ -10,13 +10,13 @@ is never changed: buckets hold it. A new form gets a new file beside it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from pinned import Files, Golden, document
 
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import Object
@@ -34,7 +34,6 @@ from bucketmq.procedures.notes import Note
 from bucketmq.procedures.stamps import FROM, HOPS, LINEAGE, WRITE, Cause, origin_mark
 from bucketmq.queue.message import Message
 
-GOLDEN = Path(__file__).parent / "golden"
 AT = "2026-11-16T12:00:00.000000Z"
 SENT = "2026-11-16T12:00:01.000Z"
 
@@ -195,10 +194,6 @@ def read_messages(kind: Any) -> Callable[[bytes], object]:
     return read
 
 
-def document(kind: type) -> Callable[[bytes], object]:
-    return lambda body: documents.decode(kind, body, "it")
-
-
 def of_line(value: Any) -> Any:
     """The value in a line, whatever sort of line it is."""
     return msgspec.convert(value, Deadline | Forget) if "gather" in value else msgspec.convert(value, ObjectEvent)
@@ -209,7 +204,7 @@ def read_events(body: bytes) -> object:
     return [msgspec.structs.replace(each, body=of_line(each.body)) for each in found.messages(0, found.end)]
 
 
-FILES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], object]]] = {
+FILES: Files = {
     "events.ndjson": (LINES, segment.encode, read_events),
     "deliveries.ndjson": (JOURNAL, segment.encode, read_messages(Attempt)),
     "rule.json": (RULE, documents.encode, document(Rule)),
@@ -225,54 +220,26 @@ FILES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], object]]] 
 }
 
 
-def golden(name: str) -> bytes:
-    value, encode, _ = FILES[name]
-    if "BUCKETMQ_WRITE_GOLDEN" in os.environ:
-        (GOLDEN / name).write_bytes(encode(value))
-    return (GOLDEN / name).read_bytes()
+GOLDEN = Golden(Path(__file__).parent / "golden", FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_todays_code_writes_exactly_the_golden_bytes(name):
-    value, encode, _ = FILES[name]
-
-    assert encode(value) == golden(name)
+    assert GOLDEN.written(name) == GOLDEN.kept(name)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_todays_code_reads_the_golden_bytes(name):
-    value, _, decode = FILES[name]
-
-    assert decode(golden(name)) == value
+    assert GOLDEN.read(name) == GOLDEN.value(name)
 
 
 def test_every_golden_file_is_tested():
-    assert {path.name for path in GOLDEN.iterdir()} == FILES.keys()
+    assert GOLDEN.in_the_folder() == FILES.keys()
 
 
 def test_the_golden_files_use_every_field_of_every_value():
-    # A field that a value leaves at its default could be renamed without any golden file noticing.
-    def fields(value: object) -> set[tuple[type, str]]:
-        found: set[tuple[type, str]] = set()
-        if isinstance(value, tuple | list):
-            found = set().union(*map(fields, value)) if value else set()
-        elif isinstance(value, dict):
-            found = set().union(*map(fields, value.values())) if value else set()
-        elif hasattr(type(value), "__struct_fields__"):
-            plain = type(value).__struct_fields__, type(value).__struct_defaults__
-            defaults = dict(zip(reversed(plain[0]), reversed(plain[1]), strict=False))
-            for name in plain[0]:
-                inner = getattr(value, name)
-                if name == "format" or name not in defaults or inner != defaults[name]:
-                    found |= {(type(value), name)}
-                found |= fields(inner)
-        return found
-
-    used = set().union(*(fields(value) for value, _, _ in FILES.values()))
-    elsewhere = {Message}  # tests/log pins all fields of a line
-
-    wanted = {(kind, name) for kind in {kind for kind, _ in used} - elsewhere for name in kind.__struct_fields__}
-    assert wanted == {(kind, name) for kind, name in used if kind not in elsewhere}
+    # tests/log pins all fields of a line
+    assert GOLDEN.fields_at_their_defaults(but=frozenset({Message})) == set()
 
 
 def test_ids_and_marks_are_made_as_the_format_says():

@@ -10,12 +10,10 @@ is never changed: buckets hold it. A new form gets a new file beside it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pinned import Files, Golden, document
 
 from bucketmq.log import documents, segment
 from bucketmq.log.documents import Dedup, FailureLine, Group, Hint, Later, Sent, Trim
@@ -24,7 +22,6 @@ from bucketmq.queue.head import Head, Held, Lease, Moving, Seen, Span, Target, W
 from bucketmq.queue.message import BodyAt, Died, Failure, Message
 from bucketmq.queue.settings import Backoff, Fences, Settings
 
-GOLDEN = Path(__file__).parent / "golden"
 AT = "2026-11-15T12:00:00.000Z"
 
 MESSAGES = [
@@ -119,11 +116,7 @@ def read_messages(body: bytes) -> object:
     return found.messages(0, found.end)
 
 
-def document(kind: type) -> Callable[[bytes], object]:
-    return lambda body: documents.decode(kind, body, "it")
-
-
-FILES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], object]]] = {
+FILES: Files = {
     "segment.ndjson": (MESSAGES, segment.encode, read_messages),
     "parts.ndjson": (
         PARTS,
@@ -142,49 +135,22 @@ FILES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], object]]] 
 }
 
 
-def golden(name: str) -> bytes:
-    value, encode, _ = FILES[name]
-    if "BUCKETMQ_WRITE_GOLDEN" in os.environ:
-        (GOLDEN / name).write_bytes(encode(value))
-    return (GOLDEN / name).read_bytes()
+GOLDEN = Golden(Path(__file__).parent / "golden", FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_todays_code_writes_exactly_the_golden_bytes(name):
-    value, encode, _ = FILES[name]
-
-    assert encode(value) == golden(name)
+    assert GOLDEN.written(name) == GOLDEN.kept(name)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_todays_code_reads_the_golden_bytes(name):
-    value, _, decode = FILES[name]
-
-    assert decode(golden(name)) == value
+    assert GOLDEN.read(name) == GOLDEN.value(name)
 
 
 def test_every_golden_file_is_tested():
-    assert {path.name for path in GOLDEN.iterdir()} == FILES.keys()
+    assert GOLDEN.in_the_folder() == FILES.keys()
 
 
 def test_the_golden_files_use_every_field_of_every_value():
-    # A field that a value leaves at its default could be renamed without any golden file noticing.
-    def fields(value: object) -> set[tuple[type, str]]:
-        found: set[tuple[type, str]] = set()
-        if isinstance(value, tuple | list):
-            found = set().union(*map(fields, value)) if value else set()
-        elif isinstance(value, dict):
-            found = set().union(*map(fields, value.values())) if value else set()
-        elif hasattr(type(value), "__struct_fields__"):
-            plain = type(value).__struct_fields__, type(value).__struct_defaults__
-            defaults = dict(zip(reversed(plain[0]), reversed(plain[1]), strict=False))
-            for name in plain[0]:
-                inner = getattr(value, name)
-                if name == "format" or name not in defaults or inner != defaults[name]:
-                    found |= {(type(value), name)}
-                found |= fields(inner)
-        return found
-
-    used = set().union(*(fields(value) for value, _, _ in FILES.values()))
-
-    assert {(kind, name) for kind in {kind for kind, _ in used} for name in kind.__struct_fields__} == used
+    assert GOLDEN.fields_at_their_defaults() == set()

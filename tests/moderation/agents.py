@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx2
 from fastapi import FastAPI
-from server.running import WAIT_SECONDS, aio_on, sync_on
+from server.running import WAIT_SECONDS, Served, aio_on, on_a_thread, sync_on
 
 from bucketmq import aio
 from bucketmq.bucket.memory import MemoryStore
@@ -18,9 +16,9 @@ from bucketmq.bucket.port import PLAIN, Attributes, Object, Refused, Removed, Un
 from bucketmq.errors import Unavailable
 from bucketmq.pipelines.moderation import ingest, router
 from bucketmq.pipelines.moderation.settings import ModerationSettings, settings_from
-from bucketmq.server.run import Server, listen, server_of
+from bucketmq.server.run import Listening, Server, server_of
 
-__all__ = ["Gate", "aio_on", "ingesting", "routing", "running", "settings_with", "sync_on"]
+__all__ = ["Agent", "Gate", "aio_on", "ingesting", "routing", "running", "settings_with", "sync_on"]
 
 
 def settings_with(**options: Any) -> ModerationSettings:
@@ -66,61 +64,21 @@ class Gate(MemoryStore):
         return [entry.key for entry in self.list(prefix, after="", limit=100_000).entries]
 
 
-class Agent:
+class Agent(Served):
     """What a test sees of an agent."""
-
-    def __init__(self, url: str, server: Server) -> None:
-        self.url = url
-        self.http = httpx2.Client(base_url=url, timeout=WAIT_SECONDS)
-        self._server = server
-
-    def stop(self) -> None:
-        """Tell it to stop, as SIGTERM would."""
-        self._server.should_exit = True
 
 
 @contextlib.contextmanager
 def running(
     make_bucket: Callable[[], aio.Bucket], make_app: Callable[[aio.Bucket], FastAPI], *, port: int = 0
 ) -> Iterator[Agent]:
-    ready = threading.Event()
-    found: dict[str, Any] = {}
+    def make(bucket: aio.Bucket, listening: Listening) -> Server:
+        return server_of(make_app(bucket), 30.0, listening)
 
-    async def main() -> None:
-        bucket = make_bucket()
-        try:
-            with listen("127.0.0.1", port) as bound:
-
-                def listening(url: str) -> None:
-                    found["url"] = url
-                    ready.set()
-
-                found["server"] = server_of(make_app(bucket), 30.0, listening)
-                await found["server"].serve(sockets=[bound])
-        finally:
-            await bucket.close()
-            ready.set()
-
-    def work() -> None:
-        try:
-            asyncio.run(main())
-        except BaseException as error:
-            found["error"] = error
-
-    thread = threading.Thread(target=work, name="agent")
-    thread.start()
-    try:
-        assert ready.wait(WAIT_SECONDS) and "url" in found, f"the agent did not start: {found.get('error')!r}"
-        agent = Agent(found["url"], found["server"])
+    with on_a_thread(make_bucket, make, port=port) as (url, server):
+        agent = Agent(url, server)
         with agent.http:
             yield agent
-    finally:
-        if "server" in found:
-            found["server"].should_exit = True
-        thread.join(WAIT_SECONDS + 15)
-    assert not thread.is_alive(), "the agent did not stop"
-    if "error" in found:
-        raise found["error"]
 
 
 @contextlib.contextmanager

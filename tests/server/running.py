@@ -25,7 +25,7 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.notify.lazy import LazyPoster
 from bucketmq.server.access import make_access
 from bucketmq.server.app import Parts
-from bucketmq.server.run import Server, listen, make_server
+from bucketmq.server.run import Listening, Server, listen, make_server
 from bucketmq.server.settings import ServerSettings
 
 TOKEN = "a-token-for-tests"
@@ -47,19 +47,27 @@ def settings_with(**options: Any) -> ServerSettings:
     )
 
 
-class Running:
-    """What a test sees of a server."""
+class Served:
+    """What a test sees of any server of ours."""
 
     def __init__(self, url: str, server: Server) -> None:
         self.url = url
-        self.parts: Parts = server.config.app.state.parts  # type: ignore[union-attr]
+        self.http = httpx2.Client(base_url=url, timeout=WAIT_SECONDS)
         self._server = server
-        self.http = httpx2.Client(base_url=url, timeout=WAIT_SECONDS, headers={"authorization": f"Bearer {TOKEN}"})
-        self.stranger = httpx2.Client(base_url=url, timeout=WAIT_SECONDS)
 
     def stop(self) -> None:
         """Tell it to stop, as SIGTERM would."""
         self._server.should_exit = True
+
+
+class Running(Served):
+    """What a test sees of `bucketmq serve`."""
+
+    def __init__(self, url: str, server: Server) -> None:
+        super().__init__(url, server)
+        self.parts: Parts = server.config.app.state.parts  # type: ignore[union-attr]
+        self.http.headers["authorization"] = f"Bearer {TOKEN}"
+        self.stranger = httpx2.Client(base_url=url, timeout=WAIT_SECONDS)
 
     def post(self, source: str, body: bytes, **headers: str) -> httpx2.Response:
         given = {"content-type": "application/json", **{name.replace("_", "-"): headers[name] for name in headers}}
@@ -76,25 +84,28 @@ class Running:
 
 
 @contextlib.contextmanager
-def serving(
-    make_bucket: Callable[[], aio.Bucket], settings: ServerSettings, listener: socket.socket | None = None
-) -> Iterator[Running]:
-    """The server, until the block ends; then it is stopped as SIGTERM would."""
+def on_a_thread(
+    make_bucket: Callable[[], aio.Bucket],
+    make: Callable[[aio.Bucket, Listening], Server],
+    listener: socket.socket | None = None,
+    *,
+    port: int = 0,
+) -> Iterator[tuple[str, Server]]:
+    """A server and its address, until the block ends; then it is stopped as SIGTERM would, and its bucket closed."""
     ready = threading.Event()
     found: dict[str, Any] = {}
 
     async def main() -> None:
         bucket = make_bucket()
         try:
-            with listener or listen("127.0.0.1", 0) as bound:
+            with listener or listen("127.0.0.1", port) as bound:
 
                 def listening(url: str) -> None:
                     found["url"] = url
                     ready.set()
 
-                server = make_server(bucket, settings, listening)
-                found["server"] = server
-                await server.serve(sockets=[bound])
+                found["server"] = make(bucket, listening)
+                await found["server"].serve(sockets=[bound])
         finally:
             await bucket.close()
             ready.set()
@@ -110,9 +121,7 @@ def serving(
     try:
         assert ready.wait(WAIT_SECONDS), "the server did not start"
         assert "url" in found, f"the server did not start: {found.get('error')!r}"
-        running = Running(found["url"], found["server"])
-        with running.http, running.stranger:
-            yield running
+        yield found["url"], found["server"]
     finally:
         if "server" in found:
             found["server"].should_exit = True
@@ -120,6 +129,21 @@ def serving(
     assert not thread.is_alive(), "the server did not stop"
     if "error" in found:
         raise found["error"]
+
+
+@contextlib.contextmanager
+def serving(
+    make_bucket: Callable[[], aio.Bucket], settings: ServerSettings, listener: socket.socket | None = None
+) -> Iterator[Running]:
+    """The server, until the block ends."""
+
+    def make(bucket: aio.Bucket, listening: Listening) -> Server:
+        return make_server(bucket, settings, listening)
+
+    with on_a_thread(make_bucket, make, listener) as (url, server):
+        running = Running(url, server)
+        with running.http, running.stranger:
+            yield running
 
 
 def aio_on(store: Store, prefix: str = "") -> aio.Bucket:

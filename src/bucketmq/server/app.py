@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Path, Request, Response
@@ -46,6 +46,9 @@ READY_SECONDS = 5.0
 """How long an answer about the bucket is good for: anybody may ask, and asking costs a request."""
 
 ALLOWED_RATE_PER_MINUTE = 6_000
+
+Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
+"""What goes on while an app runs."""
 
 _ORIGIN = re.compile(r"[A-Za-z0-9.:_\[\]-]{1,253}\Z")
 
@@ -219,19 +222,27 @@ class Parts:
 def make_app(bucket: aio.Bucket, settings: ServerSettings) -> FastAPI:
     """The app for one bucket, which the caller closes when the app has ended."""
     parts = Parts(bucket, check_settings(settings))
+    about = "Receives other systems' notifications of object changes and makes them events of a bucket."
+    app = bare_app("BucketMQ", about, parts.lifespan)
+    app.state.parts = parts
+    _add_receivers(app, parts)
+    add_pages(app, parts)
+    return app
+
+
+def bare_app(title: str, description: str, lifespan: Lifespan) -> FastAPI:
+    """An app without routes, also without FastAPI's own pages: `add_pages` has those that ask who is reading. Every
+    error has the same shape."""
     app = FastAPI(
-        title="BucketMQ",
+        title=title,
         version=__version__,
-        description="Receives other systems' notifications of object changes and makes them events of a bucket.",
-        lifespan=parts.lifespan,
+        description=description,
+        lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
     )
-    app.state.parts = parts
     add_errors(app)
-    _add_receivers(app, parts)
-    add_pages(app, parts)
     return app
 
 

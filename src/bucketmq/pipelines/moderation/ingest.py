@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, Field
 
-from bucketmq import __version__, aio
+from bucketmq import aio
 from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.pipelines.moderation import posts
 from bucketmq.pipelines.moderation.ids import ID_BYTES_MAX
@@ -24,7 +24,7 @@ from bucketmq.pipelines.moderation.settings import ModerationSettings
 from bucketmq.procedures.bus import BusApi
 from bucketmq.procedures.requests import Procedure
 from bucketmq.server.access import admit, check_local, is_loopback, make_access
-from bucketmq.server.app import Parts, add_errors, add_pages
+from bucketmq.server.app import Parts, add_pages, bare_app
 from bucketmq.server.place import bus_of, run, within
 from bucketmq.server.receive import unavailable
 from bucketmq.server.run import Listening, listen, server_of
@@ -77,17 +77,8 @@ def make_app(
     """
     own = server or server_settings(settings.ingest_tokens)
     parts = Parts(bucket, check_settings(own))
-    app = FastAPI(
-        title="BucketMQ moderation: ingest",
-        version=__version__,
-        description="Takes posts to be moderated.",
-        lifespan=parts.lifespan,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-    )
+    app = bare_app("BucketMQ moderation: ingest", "Takes posts to be moderated.", parts.lifespan)
     app.state.parts = parts
-    add_errors(app)
     add_pages(app, parts)
     described = Depends(HTTPBearer(auto_error=False, description="A token, where one is asked for."))
 

@@ -25,13 +25,17 @@ from bucketmq.pipelines.moderation.record import FLAGGED, OUTCOMES
 
 pytest.importorskip("pyspark")
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 POSTS = 240
 SETTLE_SECONDS = 240.0
 CLIENTS = 4
 SUBMIT_SECONDS = 45.0
 ROUTER, INGEST, DRIVER, WORKER = "router", "ingest", "driver", "worker"
+
+PYTHON_WORKER = b"\0pyspark.worker\0"
+"""In one process with the driver, an executor is what runs stages: Python's side of it. Others plan, on the driver."""
+EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
 class Persistent:
@@ -77,15 +81,15 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _python_workers(driver: Member) -> list[int]:
-    """The processes that run stages for a driver: Python's side of Spark's executor."""
+def _below(driver: Member, mark: bytes) -> list[int]:
+    """The processes below a driver that have this in their command line."""
     parents: dict[int, int] = {}
-    workers = []
+    marked = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            if b"\0pyspark.worker\0" in (path / "cmdline").read_bytes():  # others plan, on the driver
-                workers.append(int(path.name))
+            if mark in (path / "cmdline").read_bytes():
+                marked.append(int(path.name))
         except (OSError, ValueError):
             continue
 
@@ -96,7 +100,7 @@ def _python_workers(driver: Member) -> list[int]:
             pid = parents[pid]
         return False
 
-    return [pid for pid in workers if is_below(pid)]
+    return [pid for pid in marked if is_below(pid)]
 
 
 def _until(holds: Callable[[], bool], crew: Crew, seconds: float) -> None:
@@ -109,7 +113,16 @@ def _until(holds: Callable[[], bool], crew: Crew, seconds: float) -> None:
         time.sleep(0.3)
 
 
-def test_every_accepted_post_ends_in_one_place_though_everything_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("master", "executor"),
+    [
+        pytest.param("local[2,4]", PYTHON_WORKER, id="local"),
+        pytest.param("local-cluster[2,1,1024]", EXECUTOR, id="local-cluster"),
+    ],
+)
+def test_every_accepted_post_ends_in_one_place_though_everything_is_killed(
+    tmp_path: Path, master: str, executor: bytes
+) -> None:
     chance = random.Random(7)
     url, port = f"file://{tmp_path}/bucket", _free_port()
     with Mailbox() as mailbox, bucketmq.connect(url) as bucket:
@@ -121,7 +134,7 @@ def test_every_accepted_post_ends_in_one_place_though_everything_is_killed(tmp_p
         with Crew(tmp_path, environment) as crew:
             crew.start(INGEST, "moderation", "ingest", "--port", str(port))
             crew.start(ROUTER, "moderation", "route")
-            checkpoint = ("--checkpoint", str(tmp_path / "checkpoint"), "--master", "local[2,4]")
+            checkpoint = ("--checkpoint", str(tmp_path / "checkpoint"), "--master", master)
             driver = crew.start(DRIVER, "pipeline", "run", "moderation", "-o", "maxRowsPerTrigger=40", *checkpoint)
             clients = Persistent(port, list(samples(POSTS, seed=3)))
 
@@ -132,8 +145,8 @@ def test_every_accepted_post_ends_in_one_place_though_everything_is_killed(tmp_p
             _until(lambda: routed() > 10, crew, 120)
             for name in chance.sample([ROUTER, INGEST, WORKER, DRIVER, ROUTER, INGEST, WORKER], 7):
                 if name == WORKER:
-                    _until(lambda: bool(_python_workers(driver)), crew, 120)
-                    for pid in _python_workers(driver):
+                    _until(lambda: bool(_below(driver, executor)), crew, 120)
+                    for pid in _below(driver, executor):
                         _kill(pid)
                 else:
                     _restart(crew.members[name], chance)

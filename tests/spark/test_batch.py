@@ -238,21 +238,47 @@ def test_a_task_closes_a_part_when_it_is_large_and_all_of_them_become_one_segmen
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from bucketmq.spark import sink
+    from bucketmq.spark import parts, sink
     from bucketmq.spark.options import sink_options
 
-    monkeypatch.setattr(sink, "PART_BYTES", 1000)
+    monkeypatch.setattr(parts, "PART_BYTES", 200)
     writer = sink.BatchWriter(
         sink_options({"path": plain_inbox.url, "queue": "out", "txn": "t"}), StructType().add("body", "long")
     )
     batches = [pa.record_batch([pa.array(range(n, n + 10))], ["body"]) for n in range(0, 100, 10)]
     writer.commit([writer.write(iter(batches)), writer.write(iter([]))])
     assert len(list(plain_inbox.file("queues/out/log").rglob("*.ndjson"))) == 1
-    assert len(list(plain_inbox.file("queues/out/parts/t").iterdir())) == 5
+    assert len(list(plain_inbox.file("queues/out/parts/t").iterdir())) == 10
     queue = plain_inbox.bucket.queue("out")
     found = queue.receive(1000)
     assert [delivery.body for delivery in found] == list(range(100))
     assert len({delivery.id for delivery in found}) == 100
+
+
+def test_a_part_that_cannot_be_written_fails_its_task(plain_inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from bucketmq.spark import parts, sink
+    from bucketmq.spark.options import sink_options
+
+    create, written = parts.create_part, []
+
+    def failing(*given: Any) -> Any:
+        written.append(given)
+        if len(written) == 3:
+            raise bucketmq.Unavailable("the disk is full")
+        return (yield from create(*given))
+
+    monkeypatch.setattr(parts, "PART_BYTES", 200)
+    monkeypatch.setattr(parts, "create_part", failing)
+    writer = sink.BatchWriter(
+        sink_options({"path": plain_inbox.url, "queue": "out", "txn": "t"}), StructType().add("body", "long")
+    )
+    batches = [pa.record_batch([pa.array(range(n, n + 10))], ["body"]) for n in range(0, 1000, 10)]
+    with pytest.raises(bucketmq.Unavailable, match="disk is full"):
+        writer.write(iter(batches))
+    assert len(written) < 20  # and does not go on for long
 
 
 def test_an_abort_deletes_nothing(plain_inbox: Inbox) -> None:

@@ -26,7 +26,7 @@ def test_reading_is_compared_on_the_same_rows_and_drawn(
     report = json.loads(file.read_text())
     assert code == 0, report["broken"]
     subjects = {each.get("subject", OURS) for each in report["measurements"] if each["unit"] == "rows/s"}
-    assert subjects == {OURS, "Spark's JSON", "Spark's Parquet"}
+    assert subjects == {OURS, "Spark's JSON", "Spark's Parquet", "Python that does nothing"}
     (judged,) = [each for each in report["measurements"] if "target" in each]
     assert judged["unit"] == "×"
     assert picture.read_bytes().startswith(b"\x89PNG")

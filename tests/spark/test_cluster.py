@@ -18,7 +18,7 @@ from .clusters import LIGHT, PYTHON, Cluster, bare_python, conf_options, run_dri
 from .conftest import Inbox
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(900),  # sessions on clusters take half a minute each on a busy machine
     pytest.mark.xdist_group("spark"),
     pytest.mark.usefixtures("java_here"),
@@ -106,7 +106,6 @@ tell = Pipeline(name="tell", source=FromQueue("jobs", "n bigint"), stages=(origi
 """
 
 
-@pytest.mark.long
 def test_the_command_sends_itself_to_a_cluster(cluster: Cluster, plain_inbox: Inbox) -> None:
     folder = plain_inbox.folder
     plain_inbox.bucket.queue("jobs").send_many({"n": n} for n in range(100))
@@ -127,7 +126,6 @@ def test_the_command_sends_itself_to_a_cluster(cluster: Cluster, plain_inbox: In
     assert ".zip/bucketmq/" in origin and str(folder / "bare") not in origin
 
 
-@pytest.mark.long
 def test_on_local_cluster_a_query_survives_its_executor_and_goes_on_after_its_driver(filled: Inbox) -> None:
     source = str(Path(bucketmq.__file__).parents[1])
     conf = {**LIGHT, **FEW_ROWS_A_BATCH, "spark.executorEnv.PYTHONPATH": source}

@@ -66,7 +66,12 @@ def test_partitions_are_of_about_the_same_size() -> None:
     ],
 )
 def test_there_are_about_two_partitions_for_each_core(size: int, cores: int, wanted: int | None, count: int) -> None:
-    assert partition_count(size, cores, wanted) == count
+    assert partition_count([Piece(0, 0, 0, 10, size)], cores, wanted=wanted) == count
+
+
+@pytest.mark.parametrize(("rows", "count"), [(1, 1), (31, 1), (32, 2), (50, 3), (1000, 4)])
+def test_rows_that_take_long_are_worth_a_partition_by_their_number(rows: int, count: int) -> None:
+    assert partition_count([Piece(0, 0, 0, rows, 100)], 2, worth_rows=16) == count
 
 
 @given(st.dictionaries(st.integers(0, 8), st.integers(1, 1000), min_size=1), st.integers(1, 2000))

@@ -200,9 +200,20 @@ def test_a_column_becomes_a_body(kind: Any, value: Any, field: str, found: Any) 
         assert line[field] == found
 
 
-def test_text_is_written_compact_so_that_readers_can_look_into_lines() -> None:
-    batch = pa.record_batch([pa.array(['{ "move" : 1 }'])], ["body"])
-    assert b'"body":{"move":1}' in written(batch)
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ('{ "move" : 1 }', b'{ "move" : 1 }'),
+        ('{\n  "a": "b c"\n}', b'{"a":"b c"}'),
+        ('{"a":\r1}', b'{"a":1}'),
+        (" 1 ", b"1"),
+        ('"\\n"', b'"\\n"'),
+    ],
+)
+def test_text_is_written_as_it_is_but_in_one_line(given: str, stored: bytes) -> None:
+    for beside in ([], ["2"], ["null", "3"]):
+        batch = pa.record_batch([pa.array([given, *beside])], ["body"])
+        assert b'"body":' + stored + b"}\n" in written(batch)
 
 
 def test_text_may_be_text() -> None:

@@ -14,7 +14,8 @@ from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.dead import DEAD
 from bucketmq.spark.opened import spare_the_collector
 from bucketmq.spark.options import SinkOptions
-from bucketmq.spark.sink import DeadLetters, Task, Writer, Written, all_made
+from bucketmq.spark.parts import DeadLetters, Task, Uploads
+from bucketmq.spark.sink import Writer, Written, all_made
 
 
 class DeadBatchWriter(Writer, DataSourceArrowWriter):
@@ -30,10 +31,11 @@ class DeadBatchWriter(Writer, DataSourceArrowWriter):
         spare_the_collector()
         task = Task(self._options.transaction)
         name = self._options.place.queue.removesuffix(DEAD_SUFFIX)
-        letters = DeadLetters(self._opened.queue.bucket, name, task, own_register=True)
-        for batch in iterator:
-            self._opened.run(letters.take(batch))
-        return Written(tuple(self._opened.run(letters.close())), task.query_id)
+        with Uploads(self._opened) as uploads:
+            letters = DeadLetters(uploads, name, task, own_register=True)
+            for batch in iterator:
+                letters.take(batch)
+            return Written(tuple(letters.close()), task.query_id)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         options = self._options

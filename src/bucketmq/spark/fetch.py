@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import msgspec
+import numpy as np
 
 from bucketmq.bucket.port import Missing
 from bucketmq.errors import Corrupt, NotFound
@@ -85,7 +86,7 @@ class Fetcher:
                 # Trimming deletes the parts of a segment before the segment.
                 self._lost(f"{key}, a part of shard {piece.shard}")
                 continue
-            if not body.endswith(b"\n") or body.count(b"\n") != count:
+            if not body.endswith(b"\n") or np.count_nonzero(np.frombuffer(body, np.uint8) == ord("\n")) != count:
                 raise Corrupt(f"{key} has not {count} lines, as its segment says; restore it")
             yield _cut(Chunk(piece.shard, first, count, body, key), piece)
 

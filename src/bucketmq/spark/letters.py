@@ -78,18 +78,18 @@ class Columns:
             raw = pc.coalesce(raw.cast(pa.large_binary()), body.cast(pa.large_binary()))
             body = pa.nulls(batch.num_rows, pa.string())
         if raw.null_count == len(raw):
-            return [b',"body":', self._texts(body)]
+            return [b',"body":', *self._texts(body)]
         is_raw = raw.is_valid()
         coded = [None if data is None else to_base64(data) for data in raw.to_pylist()]
         return [
-            lines.optional(b"body", self._texts(body), pc.invert(is_raw)),
+            lines.optional(b"body", lines.joined(*self._texts(body)), pc.invert(is_raw)),
             lines.optional(b"body_base64", lines.encoded(coded), is_raw),
         ]
 
-    def _texts(self, column: pa.Array) -> pa.Array:
-        """The bodies as JSON."""
+    def _texts(self, column: pa.Array) -> list[Any]:
+        """The bodies as JSON, for `lines.joined`."""
         if _is_text(column.type) and not self._text:
-            return lines.checked(column)
+            return [lines.checked(column)]
         return lines.texts_of(column)
 
 

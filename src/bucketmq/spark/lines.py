@@ -22,9 +22,14 @@ from bucketmq.spark.texts import held_by, values
 
 def joined(*columns: Any) -> pa.Array:
     """The texts of each row one after the other. A column may also be one text for all rows; null is no text."""
-    made = [pa.scalar(each, pa.large_binary()) if isinstance(each, bytes) else each for each in columns]
-    nothing = pa.scalar(b"", pa.large_binary())
-    return pc.binary_join_element_wise(*made, nothing, null_handling="replace", null_replacement=b"")
+    pieces: list[Any] = []
+    for each in columns:
+        if isinstance(each, bytes) and pieces and isinstance(pieces[-1], bytes):
+            pieces[-1] += each
+        else:
+            pieces.append(each)
+    made = [pa.scalar(each, pa.large_binary()) if isinstance(each, bytes) else each for each in [*pieces, b""]]
+    return pc.binary_join_element_wise(*made, null_handling="replace", null_replacement=b"")
 
 
 def optional(name: bytes, texts: pa.Array, there: pa.Array) -> pa.Array:
@@ -43,54 +48,62 @@ def encoded(values: Iterable[Any]) -> pa.Array:
     return _not_too_deep(_cut(segment.encode_bodies(values)))
 
 
-def texts_of(column: pa.Array) -> pa.Array:
-    """The JSON text of each value of a column: the bytes that `encoded` makes of the values, without making the values
-    wherever Arrow can join texts itself."""
-    return _not_too_deep(_texts_of(column))
+def texts_of(column: pa.Array) -> list[Any]:
+    """The JSON text of each value of a column, in pieces for `joined`: the bytes that `encoded` makes of the values,
+    without making the values wherever Arrow can join texts itself."""
+    if _depth(column.type) > segment.DEPTH_MAX:
+        raise Invalid(f"a body of this type is nested deeper than {segment.DEPTH_MAX}; flatten it")
+    return _pieces(column)
 
 
-def _texts_of(column: pa.Array) -> pa.Array:
+def _pieces(column: pa.Array) -> list[Any]:
     kind = column.type
     if pa.types.is_string(kind):
-        made = joined(*quoted(column))
+        made = quoted(column)
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        made = column.cast(pa.large_string()).cast(pa.large_binary())
+        made = [column.cast(pa.large_string()).cast(pa.large_binary())]
     elif pa.types.is_struct(kind) and kind.num_fields:
-        made = _struct_texts(column)
+        made = _of_struct(column)
     elif pa.types.is_list(kind):
-        made = _list_texts(column)
+        made = _of_list(column)
     else:
-        return encoded(values_of(column))
-    nothing = pa.scalar(b"null", pa.large_binary())
-    return pc.if_else(column.is_valid(), made, nothing) if column.null_count else made
+        return [encoded(values_of(column))]
+    if not column.null_count:
+        return made
+    return [pc.if_else(column.is_valid(), joined(*made), pa.scalar(b"null", pa.large_binary()))]
 
 
-def _struct_texts(column: pa.StructArray) -> pa.Array:
+def _of_struct(column: pa.StructArray) -> list[Any]:
     names = [field.name for field in column.type]
     _row_type(tuple(names))  # refuses two of one name
-    texts: list[Any] = []
+    made: list[Any] = []
     for name, inner in zip(names, column.flatten(), strict=True):
-        texts += [(b"," if texts else b"{") + msgspec.json.encode(name) + b":", _texts_of(inner)]
-    return joined(*texts, b"}")
+        made += [b"," if made else b"{", msgspec.json.encode(name), b":", *_pieces(inner)]
+    return [*made, b"}"]
 
 
-def _list_texts(column: pa.ListArray) -> pa.Array:
+def _of_list(column: pa.ListArray) -> list[Any]:
     bounds = np.zeros(len(column) + 1, np.int64)
     np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(), out=bounds[1:])
-    items = pa.LargeListArray.from_arrays(pa.array(bounds), _texts_of(column.flatten()))
-    return joined(b"[", pc.binary_join(items, pa.scalar(b",", pa.large_binary())), b"]")
+    inner = column.flatten()
+    texts = joined(*_pieces(inner)) if len(inner) else pa.array([], pa.large_binary())
+    items = pa.LargeListArray.from_arrays(pa.array(bounds), texts)
+    return [b"[", pc.binary_join(items, pa.scalar(b",", pa.large_binary())), b"]"]
+
+
+def _depth(kind: pa.DataType) -> int:
+    """How deep the values of a type are nested, at most."""
+    return 1 + max((_depth(kind.field(place).type) for place in range(kind.num_fields)), default=0)
 
 
 def checked(column: pa.Array) -> pa.Array:
-    """A column of JSON that others wrote: as it is if all of it is JSON and compact, else made compact, else `Invalid`.
-
-    Readers look for names of fields in lines without decoding them, so there is no white space between tokens.
-    """
+    """A column of JSON that others wrote, as it is; what goes over several lines is made compact. `Invalid` if one is
+    not JSON. Spaces may stay: readers look for names of fields in lines without decoding them, but not in bodies."""
     texts = column.cast(pa.large_binary())
     if texts.null_count:
         texts = texts.fill_null(b"null")
-    if not _is_compact(texts):
-        texts = _cut(b"".join([_compact(text) for text in texts.to_pylist()]))
+    if values(texts) is None or any(feed in bytes(held_by(texts)) for feed in (b"\n", b"\r")):
+        texts = _cut(b"".join([_line(text) for text in texts.to_pylist()]))
     return _not_too_deep(texts)
 
 
@@ -159,20 +172,6 @@ def _cut(data: bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _is_compact(texts: pa.Array) -> bool:
-    """Whether each text is one JSON value without white space. Says no to what is not JSON at all."""
-    found = values(texts)
-    if found is None:
-        return False
-    try:
-        listed = b"[" + b",".join(found) + b"]"
-        if not any(space in listed for space in (b" ", b"\n", b"\t", b"\r")):
-            return True
-        return b"\n" not in listed and len(msgspec.json.format(listed, indent=-1)) == len(listed)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-
-
 def _not_too_deep(texts: pa.Array) -> pa.Array:
     """The same; `Invalid` if one is nested too deep. Short ones cannot be."""
     long = pc.greater(pc.binary_length(texts), 2 * segment.DEPTH_MAX)
@@ -182,10 +181,13 @@ def _not_too_deep(texts: pa.Array) -> pa.Array:
     return texts
 
 
-def _compact(text: bytes) -> bytes:
+def _line(text: bytes) -> bytes:
+    """One text in one line, and its line feed."""
     try:
-        return msgspec.json.format(text, indent=-1) + b"\n"
+        compact = msgspec.json.format(text, indent=-1)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Invalid(
             f"a body is not JSON ({error}): {text[:60]!r}; set bodyFormat to text if bodies are plain text"
         ) from None
+    is_line = b"\n" not in text and b"\r" not in text and text.strip() == text
+    return (text if is_line else compact) + b"\n"

@@ -31,8 +31,9 @@ from bucketmq.spark.flow import CAUSE
 from bucketmq.spark.objects import that_count, write_object
 from bucketmq.spark.opened import spare_the_collector
 from bucketmq.spark.options import SinkOptions
+from bucketmq.spark.parts import DeadLetters, Task, Uploads
 from bucketmq.spark.shape import Thing, check_newer, things_of
-from bucketmq.spark.sink import DeadLetters, Task, Writer, Written, check_dead, publish_stream
+from bucketmq.spark.sink import Writer, Written, check_dead, publish_stream
 from bucketmq.spark.template import names_of
 
 log = logging.getLogger("bucketmq.spark")
@@ -66,15 +67,15 @@ class _ObjectsWriter(Writer):
         spare_the_collector()
         task = Task(self._options.transaction)
         here = self._opened
-        dead = DeadLetters(here.queue.bucket, self._options.dead_letters, task, own_register=True)
         counts: Counter[str] = Counter(written=0, same=0, kept=0)
-        with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="bucketmq-write") as pool:
+        with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="bucketmq-write") as pool, Uploads(here) as uploads:
+            dead = DeadLetters(uploads, self._options.dead_letters, task, own_register=True)
             for batch in iterator:
-                living = here.run(dead.take(batch))
+                living = dead.take(batch)
                 things = that_count(self._target, _things(self._target, living))
                 counts["kept"] += living.num_rows - len(things)
                 counts.update(pool.map(self._put, things))
-        return Wrote(dict(counts), tuple(here.run(dead.close())), task.query_id)
+            return Wrote(dict(counts), tuple(dead.close()), task.query_id)
 
     def _put(self, thing: tuple[Thing, Cause]) -> str:
         here = self._opened

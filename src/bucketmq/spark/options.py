@@ -32,6 +32,7 @@ SOURCE_OPTIONS = (
     "maxRowsPerTrigger",
     "maxBytesPerTrigger",
     "minPartitions",
+    "rowsPerPartition",
     "pollInterval",
     "failOnDataLoss",
     "columns",
@@ -91,6 +92,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     rows_max: int | None = None
     bytes_max: int | None = None
     partitions_min: int | None = None
+    partition_rows: int | None = None
+    """So many rows are worth a task of their own, however few bytes they are."""
     poll_seconds: float = 1.0
     fail_on_data_loss: bool = True
     columns: tuple[str, ...] = tuple(COLUMNS)
@@ -148,6 +151,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         rows_max=options.count("maxRowsPerTrigger"),
         bytes_max=options.size("maxBytesPerTrigger"),
         partitions_min=options.count("minPartitions"),
+        partition_rows=options.count("rowsPerPartition"),
         poll_seconds=options.seconds("pollInterval", 1.0),
         fail_on_data_loss=options.flag("failOnDataLoss", default=True),
         columns=options.columns(),

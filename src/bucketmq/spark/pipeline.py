@@ -33,9 +33,13 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     about: str = ""
     """One line for people: what it is for."""
+    task_rows: int | None = None
+    """So many rows are worth a task of their own, where a row takes long. Otherwise tasks are cut by bytes."""
 
     def __post_init__(self) -> None:
         check_name(self.name, "pipeline name")
+        if self.task_rows is not None and self.task_rows < 1:
+            raise Invalid(f"pipeline {self.name!r}: task_rows must be 1 or more, not {self.task_rows}")
         if not isinstance(self.stages, tuple) or not all(isinstance(each, Stage) for each in self.stages):
             raise Invalid(f"pipeline {self.name!r}: stages must be a tuple of stages; decorate functions with @stage")
 

@@ -98,9 +98,17 @@ def end_by_bytes(pieces: Sequence[Piece], budget_bytes: int) -> int | None:
     return pieces[-1].end
 
 
-def partition_count(size_bytes: int, cores: int, wanted: int | None) -> int:
-    """About two partitions for each core, fewer of a small range, more of a huge one, never fewer than wanted."""
+def partition_count(
+    pieces: Sequence[Piece], cores: int, *, wanted: int | None = None, worth_rows: int | None = None
+) -> int:
+    """About two partitions for each core, fewer of a small range, more of a huge one, never fewer than wanted.
+
+    A range is small if it has few bytes, and if it has not many times `worth_rows` either.
+    """
+    size_bytes = sum(piece.size_bytes for piece in pieces)
     worth_it = -(-size_bytes // PARTITION_BYTES_MIN)
+    if worth_rows is not None:
+        worth_it = max(worth_it, sum(piece.count for piece in pieces) // worth_rows)
     needed = -(-size_bytes // PARTITION_BYTES_MAX)
     return max(1, needed, min(worth_it, 2 * cores), wanted or 0)
 

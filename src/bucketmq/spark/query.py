@@ -75,7 +75,8 @@ def _read(pipeline: Pipeline, url: str, spark: SparkSession, options: dict[str, 
         reader = spark.readStream.format(source.format).schema(source.schema).options(**files)
         return reader.load(source.path)
     columns = ",".join((*COLUMNS, "died"))
-    wanted = {**options, "path": url, "queue": source.log, "subscription": pipeline.name, "columns": columns}
+    rows = {} if pipeline.task_rows is None else {"rowsPerPartition": str(pipeline.task_rows)}
+    wanted = {**rows, **options, "path": url, "queue": source.log, "subscription": pipeline.name, "columns": columns}
     return spark.readStream.format(FORMAT).options(**wanted).load()
 
 

@@ -84,8 +84,8 @@ class _Reader:
             fetcher.close()
 
     def _partitions(self, pieces: Sequence[Piece]) -> list[Pieces]:
-        size = sum(piece.size_bytes for piece in pieces)
-        count = partition_count(size, os.cpu_count() or 1, self._options.partitions_min)
+        wanted, worth_rows = self._options.partitions_min, self._options.partition_rows
+        count = partition_count(pieces, os.cpu_count() or 1, wanted=wanted, worth_rows=worth_rows)
         return [Pieces(_joined(group)) for group in pack(pieces, count)]
 
     def _survey(self, start: Position, end: Position) -> list[Piece]:

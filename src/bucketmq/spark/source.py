@@ -76,6 +76,7 @@ class BucketMQSource(DataSource):
     | `maxRowsPerTrigger` | none | exactly, as long as there are so many; divided between shards by what each has |
     | `maxBytesPerTrigger` | none | about; bytes like `64m` |
     | `minPartitions` | none | otherwise about two for each core, each at least 1 MiB |
+    | `rowsPerPartition` | none | so many rows are worth a task of their own, however small: for rows that take long |
     | `pollInterval` | `1s` | how often the ends of the shards are asked for, at most |
     | `failOnDataLoss` | `true` | whether a query fails when messages were trimmed before it read them |
     | `columns` | all | some of the columns, like `key,body`: Spark cannot ask for fewer by itself |

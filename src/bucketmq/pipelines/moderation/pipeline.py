@@ -36,6 +36,9 @@ SUBMISSION = "id string, text string, media_url string, revision bigint, accepte
 
 RECORD = "`key` string, revision bigint, record string"
 
+TASK_ROWS = 16
+"""Posts that are worth a task of their own: judging them takes longer than starting it."""
+
 ROWS_MAX = 256
 """Posts that a classifier is given at a time: enough to fill a model's batches, few enough to see progress."""
 
@@ -126,6 +129,7 @@ def pipeline(*, classifier: str = "embedded", private_images: bool = False) -> P
         name=NAME,
         about="judge submitted posts and write them below pending/ with the verdict",
         source=FromQueue(SUBMISSIONS, body_schema=SUBMISSION),
+        task_rows=TASK_ROWS,
         stages=(Stage(name="judge", takes=SUBMISSION, gives=RECORD, function=Judge(choice), rows_max=ROWS_MAX),),
         target=ToObjects(
             template="{+key}", body="record", content_type="application/json", if_exists="newer", newer_by="revision"

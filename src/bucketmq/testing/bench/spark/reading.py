@@ -8,6 +8,7 @@ from typing import Any
 
 from bucketmq.testing.bench.places import folder
 from bucketmq.testing.bench.results import OURS, Measurement, Target, measured
+from bucketmq.testing.bench.spark import bare
 from bucketmq.testing.bench.spark.queries import in_turn, ratios, run
 from bucketmq.testing.bench.spark.rows import BODY_SCHEMA, make
 from bucketmq.testing.bench.spark.sizes import Sizes
@@ -24,6 +25,7 @@ def against_files(spark: Any, sizes: Sizes) -> Iterator[Measurement]:
                 OURS: partial(run, rows.queue(), "noop", path),
                 JSON: partial(run, rows.files("json"), "noop", path),
                 PARQUET: partial(run, rows.files("parquet"), "noop", path),
+                bare.NAME: partial(run, rows.batches(), "noop", path),
             }
             yield from _compared("whole rows", whole, sizes, count, Target(at_least=2))
             parsed = {
@@ -41,7 +43,7 @@ def _compared(
         speeds = [each.rows_per_second for each in runs]
         details = {"seconds with the start": [round(each.seconds, 2) for each in runs]}
         yield measured(SCENARIO, what, speeds, "rows/s", subject=name, depth=count, details=details)
-    for peer in (JSON, PARQUET):
+    for peer in (JSON, PARQUET, bare.NAME):
         if peer in found:
             times = ratios(found[OURS], found[peer])
             goal = target if peer == JSON else None

@@ -14,8 +14,10 @@ from bucketmq.queue.message import Message
 from bucketmq.queue.settings import Settings
 from bucketmq.testing.bench.backlog import write_hint
 from bucketmq.testing.bench.payload import TEXT, body
+from bucketmq.testing.bench.spark import bare
 
 QUEUE = "orders"
+STRUCTS = "structs"
 BODY_SCHEMA = "n bigint, kind string, user string, text string, price double, tags array<string>"
 
 
@@ -39,9 +41,21 @@ class Rows(msgspec.Struct, frozen=True):
 
     def files(self, kind: str) -> Any:
         """The stream of Spark's own source over files of this kind."""
-        folder = str(self.folder / kind)
+        return self._stream(kind, kind, "parquet")
+
+    def structs(self) -> Any:
+        """The stream of Parquet files with keys, and bodies that are structs already."""
+        return self._stream("parquet", STRUCTS, STRUCTS)
+
+    def batches(self) -> Any:
+        """The stream of a source that has the rows as Arrow batches and does nothing but hand them on."""
         schema = self.spark.read.parquet(str(self.folder / "parquet")).schema
-        return self.spark.readStream.format(kind).schema(schema).load(folder)
+        self.spark.dataSource.register(bare.BareSource)
+        return self.spark.readStream.format(bare.FORMAT).schema(schema).load(str(self.folder / "arrow"))
+
+    def _stream(self, kind: str, name: str, like: str) -> Any:
+        schema = self.spark.read.parquet(str(self.folder / like)).schema
+        return self.spark.readStream.format(kind).schema(schema).load(str(self.folder / name))
 
     def lines(self) -> Any:
         """The stream of Spark's JSON source over our own lines, with the bodies parsed."""
@@ -64,7 +78,30 @@ def make(spark: Any, count: int, folder: Path) -> Rows:
     there = spark.read.format("bucketmq").option("path", made.url).option("queue", QUEUE).load()
     for kind in ("json", "parquet"):
         there.write.format(kind).save(str(folder / kind))
+    _write_batches(there, folder / "arrow")
+    parsed = there.selectExpr("key", f"from_json(body, '{BODY_SCHEMA}') as body")
+    parsed.write.format("parquet").save(str(folder / STRUCTS))
     return made
+
+
+def _write_batches(rows: Any, folder: Path) -> None:
+    """The rows in Arrow's own format, a file for each partition, as large batches as our source makes."""
+    folder.mkdir()
+
+    def write(batches: Any) -> Any:
+        import uuid
+
+        import pyarrow as pa
+
+        opened = None
+        for batch in batches:
+            opened = opened or pa.ipc.new_stream(str(folder / f"{uuid.uuid4()}.arrow"), batch.schema)
+            opened.write_batch(batch)
+        if opened is not None:
+            opened.close()
+        yield from ()
+
+    rows.mapInArrow(write, "nothing int").count()
 
 
 def write_log(root: Path, queue: str, segments: int, per_segment: int) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 from bucketmq.testing.bench.places import folder
 from bucketmq.testing.bench.results import OURS, Measurement, Target, measured
+from bucketmq.testing.bench.spark import bare
 from bucketmq.testing.bench.spark.queries import Took, in_turn, ratios, run
 from bucketmq.testing.bench.spark.reading import JSON, PARQUET
-from bucketmq.testing.bench.spark.rows import BODY_SCHEMA, Rows, make
+from bucketmq.testing.bench.spark.rows import Rows, make
 from bucketmq.testing.bench.spark.sizes import Sizes
 
 SCENARIO = "write"
@@ -20,22 +21,23 @@ def against_files(spark: Any, sizes: Sizes) -> Iterator[Measurement]:
     for count in sizes.rows:
         with folder() as path:
             rows = make(spark, count, path)
+            spark.dataSource.register(bare.BareSource)
             text = rows.files("parquet").select("key", "body")
-            struct = text.selectExpr("key", f"from_json(body, '{BODY_SCHEMA}') as body")
-            for what, stream in (("bodies of JSON text", text), ("bodies of structs", struct)):
+            for what, stream in (("bodies of JSON text", text), ("bodies of structs", rows.structs())):
                 subjects = {
                     OURS: partial(_into_queue, rows, stream),
                     JSON: partial(run, stream, "json", path),
                     PARQUET: partial(run, stream, "parquet", path),
+                    bare.NAME: partial(run, stream, bare.FORMAT, path),
                     "nowhere": partial(run, stream, "noop", path),
                 }
                 found = in_turn(subjects, sizes, count)
                 for name, runs in found.items():
                     speeds = [each.rows_per_second for each in runs]
                     yield measured(SCENARIO, what, speeds, "rows/s", subject=name, depth=count)
-                times = ratios(found[OURS], found[JSON])
-                goal = Target(at_least=2)
-                yield measured(SCENARIO, f"{what}: times {JSON}", times, "×", depth=count, target=goal)
+                for peer, goal in ((JSON, Target(at_least=2)), (PARQUET, None), (bare.NAME, None)):
+                    times = ratios(found[OURS], found[peer])
+                    yield measured(SCENARIO, f"{what}: times {peer}", times, "×", depth=count, target=goal)
 
 
 def _into_queue(rows: Rows, stream: Any) -> Took:

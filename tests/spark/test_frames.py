@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from bucketmq.errors import Corrupt
 from bucketmq.log.segment import encode
 from bucketmq.queue.message import Died, Message
-from bucketmq.spark import frames
+from bucketmq.spark import fetch, frames
 from bucketmq.spark.bodies import BodyReader
-from bucketmq.spark.fetch import Chunk, Fetcher
+from bucketmq.spark.fetch import Chunk, Fetcher, cut, ends_of
 from bucketmq.spark.opened import opened
 from bucketmq.spark.options import Place
+from bucketmq.spark.plan import Piece
 from bucketmq.spark.rows import RowMaker
 
 AT = "2026-11-16T12:00:00.000Z"
@@ -77,7 +78,7 @@ def fetcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fetcher]:
 def read(
     fetcher: Fetcher, data: bytes, schema: Any = SCHEMA, *, bodies: BodyReader | None = None
 ) -> list[dict[str, Any]]:
-    chunk = Chunk(3, 10, data.count(b"\n"), data, "log/3/10")
+    chunk = Chunk(3, 10, memoryview(data), ends_of(data), "log/3/10")
     made = list(RowMaker(schema, fetcher, bodies, "us").batches([chunk]))
     for batch in made:
         batch.validate(full=True)
@@ -90,7 +91,7 @@ def decoded(
 ) -> list[dict[str, Any]]:
     """The same by decoding every line."""
     before = encode([DECODED])
-    assert frames.find(before + data, data.count(b"\n") + 1) is None
+    assert frames.find(memoryview(before + data), ends_of(before + data)) is None
     rows = read(fetcher, before + data, schema, bodies=bodies)[1:]
     return [{**row, "offset": row["offset"] - 1} for row in rows]
 
@@ -165,11 +166,32 @@ def test_what_only_looks_plain_is_decoded(fetcher: Fetcher, line: bytes) -> None
         assert read(fetcher, data) == found
 
 
+@settings(deadline=None)  # other tests run beside it
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=40), st.integers(0, 40), st.integers(1, 41), st.integers(1, 99)
+)
+def test_the_lines_of_a_piece_are_cut_into_chunks(sizes: list[int], start: int, count: int, chunk_bytes: int) -> None:
+    lines = [b"x" * size + b"\n" for size in sizes]
+    start = min(start, len(lines) - 1)
+    stop = min(start + count, len(lines))
+    data = b"".join(lines)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetch, "CHUNK_BYTES", chunk_bytes)
+        chunks = list(cut(Piece(3, 100, 100 + start, 100 + stop, 0), 100, data, ends_of(data), "key"))
+    assert b"".join(chunk.lines for chunk in chunks) == b"".join(lines[start:stop])
+    assert [offset for each in chunks for offset in range(each.first, each.first + each.count)] == list(
+        range(100 + start, 100 + stop)
+    )
+    for chunk in chunks:
+        assert chunk.ends.tolist() == ends_of(bytes(chunk.lines)).tolist()
+        assert chunk.count == 1 or len(chunk.lines) <= 2 * chunk_bytes + 31
+
+
 def test_most_lines_are_plain() -> None:
     """The tests above would pass without any."""
     messages = [Message(f"a-{n}", AT, f"k{n % 3}" if n % 2 else None, None, {"n": n}) for n in range(200)]
     messages[7] = DECODED
-    found = frames.find(encode(messages), 200)
+    found = frames.find(memoryview(encode(messages)), ends_of(encode(messages)))
     assert found is not None
     assert found.places.tolist() == [n for n in range(200) if n != 7]
     assert found.rest == encode([DECODED])
@@ -178,7 +200,7 @@ def test_most_lines_are_plain() -> None:
 def test_ids_and_keys_of_very_many_lengths_are_found() -> None:
     sizes = range(1, 3 * frames.SIZES_TRIED)
     messages = [Message("a" * n, AT, "k" * (99 - n) if n % 3 else None, None, [n]) for n in sizes]
-    found = frames.find(encode(messages), len(messages))
+    found = frames.find(memoryview(encode(messages)), ends_of(encode(messages)))
     assert found is not None
     assert found.ids.to_pylist() == [each.id for each in messages]
     assert found.keys.to_pylist() == [each.key for each in messages]

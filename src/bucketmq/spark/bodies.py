@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from bucketmq.errors import Corrupt, Invalid
-from bucketmq.spark.texts import bounds_of, held_by, values
+from bucketmq.spark.texts import are_objects, held_by
 
 RESCUED = "_rescued"
 
@@ -59,7 +59,7 @@ class BodyReader:
         """The structs, if every body that there is fits and Arrow's own reader knows the types: no object for any
         value. It wants nothing but objects, and would take two halves for a whole, so these are looked for before."""
         there = texts.drop_null()
-        if self._columns is None or not len(there) or not _are_objects(there):
+        if self._columns is None or not len(there) or not are_objects(there):
             return None
         data = pa.py_buffer(held_by(there))
         try:
@@ -120,14 +120,6 @@ class BodyReader:
                 except msgspec.ValidationError:
                     continue
         return self._type(**fits), msgspec.json.encode(fields)
-
-
-def _are_objects(texts: pa.Array) -> bool:
-    """Whether each text is one JSON object."""
-    if values(texts) is None:
-        return False
-    firsts = np.frombuffer(texts.buffers()[2], np.uint8)[bounds_of(texts)[:-1]]
-    return bool((firsts == ord("{")).all())
 
 
 def _arrow_reads(kind: pa.DataType) -> bool:

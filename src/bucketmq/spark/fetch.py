@@ -21,24 +21,33 @@ from bucketmq.log.segment import Segment
 from bucketmq.procedures.verbs import get
 from bucketmq.spark.opened import Opened
 from bucketmq.spark.plan import Piece
+from bucketmq.spark.texts import Numbers
 
 log = logging.getLogger("bucketmq.spark")
 
 AHEAD = 8
 """So many objects are on their way at a time. Where a request takes microseconds, one is enough."""
 
+CHUNK_BYTES = 2 << 20
+"""So much is made rows of at a time: what a processor's cache holds."""
+
 Asked = TypeVar("Asked")
 Got = TypeVar("Got")
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """Lines of one object: the messages from offset `first` on."""
+    """Lines of one object, not many bytes of them: the messages from offset `first` on."""
 
     shard: int
     first: int
-    count: int
-    lines: bytes
+    lines: memoryview
+    ends: Numbers
+    """Where each line ends, behind its line feed."""
     key: str
+
+    @property
+    def count(self) -> int:
+        return len(self.ends)
 
 
 class Fetcher:
@@ -48,8 +57,8 @@ class Fetcher:
         self._opened = opened
         self._keys = opened.queue.keys
         self._strict = strict
-        self._ahead = 1 if opened.local else AHEAD
-        self._pool = ThreadPoolExecutor(self._ahead, thread_name_prefix="bucketmq-fetch")
+        self._ahead = 0 if opened.local else AHEAD
+        self._pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="bucketmq-fetch")
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -70,7 +79,7 @@ class Fetcher:
                     continue
                 piece = piece.cut(piece.start, segment.end)  # noqa: PLW2901  # what is left of it
             if not segment.parts:
-                yield _cut(Chunk(piece.shard, piece.base, segment.count, body, key), piece)
+                yield from cut(piece, piece.base, body, ends_of(body), key)
             else:
                 yield from self._of_parts(segment, piece)
 
@@ -86,9 +95,10 @@ class Fetcher:
                 # Trimming deletes the parts of a segment before the segment.
                 self._lost(f"{key}, a part of shard {piece.shard}")
                 continue
-            if not body.endswith(b"\n") or np.count_nonzero(np.frombuffer(body, np.uint8) == ord("\n")) != count:
+            ends = ends_of(body)
+            if not body.endswith(b"\n") or len(ends) != count:
                 raise Corrupt(f"{key} has not {count} lines, as its segment says; restore it")
-            yield _cut(Chunk(piece.shard, first, count, body, key), piece)
+            yield from cut(piece, first, body, ends, key)
 
     def body(self, name: str) -> bytes | None:
         """A large body, by its key below the queue; None if it is gone and that is no error here."""
@@ -100,6 +110,9 @@ class Fetcher:
 
     def ahead(self, ask: Callable[[Asked], Got], wanted: Iterable[Asked]) -> Iterator[tuple[Asked, Got]]:
         """Each of `wanted` with its answer, in order; the next few are asked for already."""
+        if not self._ahead:
+            yield from ((each, ask(each)) for each in wanted)
+            return
         waiting: deque[tuple[Asked, Future[Got]]] = deque()
         for each in wanted:
             waiting.append((each, self._pool.submit(ask, each)))
@@ -130,10 +143,20 @@ def lost_text(what: str) -> str:
     )
 
 
-def _cut(chunk: Chunk, piece: Piece) -> Chunk:
-    """What of a chunk belongs to a piece."""
-    start, end = max(chunk.first, piece.start), min(chunk.first + chunk.count, piece.end)
-    if (start, end) == (chunk.first, chunk.first + chunk.count):
-        return chunk
-    lines = chunk.lines.split(b"\n")[start - chunk.first : end - chunk.first]
-    return Chunk(chunk.shard, start, end - start, b"\n".join(lines) + b"\n", chunk.key)
+def ends_of(lines: bytes) -> Numbers:
+    """Where each line ends, behind its line feed."""
+    return np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
+
+
+def cut(piece: Piece, first: int, lines: bytes, ends: Numbers, key: str) -> Iterator[Chunk]:
+    """What of the lines of an object belongs to a piece, in chunks of about the same size."""
+    whole = memoryview(lines)
+    row, stop = max(piece.start - first, 0), min(piece.end - first, len(ends))
+    begin = int(ends[row - 1]) if row else 0
+    size = int(ends[stop - 1]) - begin
+    step = -(-size // max(1, round(size / CHUNK_BYTES)))
+    while row < stop:
+        last = min(int(np.searchsorted(ends, begin + step)) + 1, stop)
+        end = int(ends[last - 1])
+        yield Chunk(piece.shard, first + row, whole[begin:end], ends[row:last] - begin, key)
+        row, begin = last, end

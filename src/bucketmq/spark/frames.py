@@ -12,14 +12,13 @@ so nothing follows it. Other lines are not looked at here: `bucketmq.spark.rows`
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketmq.spark.texts import held_by, values
+from bucketmq.spark.texts import Numbers, are_values, held_by
 
 ARRAY_BYTES_MAX = 1 << 31
 """So many bytes fit into one Arrow array of the kind that Spark takes."""
@@ -28,9 +27,8 @@ SIZES_TRIED = 16
 """Ids have few lengths, and so have most keys. Where a text ends is found for all lines that have one of them at once,
 then for one line after the other."""
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
 
-
+_quote = re.compile(b'"')
 _plain = re.compile(rb'\{"id":"[^"\\]*","at":"[^"\\]{24}"(,"key":"[^"\\]*")?,"body":')
 
 _TIME = pa.timestamp("us", "UTC")
@@ -59,25 +57,24 @@ class Frames(msgspec.Struct, frozen=True):
     """The other lines."""
 
 
-def find(data: bytes, count: int) -> Frames | None:
-    """The frames of `count` lines; None if all of them are to be decoded: as the first is not plain and neighbours are
-    alike, or because something may be wrong with them, which the decoder can tell best."""
+def find(data: memoryview, ends: Numbers) -> Frames | None:
+    """The frames of lines that end there; None if all of them are to be decoded: as the first is not plain and
+    neighbours are alike, or because something may be wrong with them, which the decoder can tell best."""
     if not _plain.match(data) or len(data) >= ARRAY_BYTES_MAX or not _is_text(data):
         return None
-    feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    return _Lines(data, feeds).frames() if len(feeds) == count else None
+    return _Lines(data, ends).frames()
 
 
 class _Lines:
     """Where everything lies in the lines, supposed that all are plain, and which ones really are."""
 
-    def __init__(self, data: bytes, feeds: Numbers) -> None:
+    def __init__(self, data: memoryview, ends: Numbers) -> None:
         self._data = data
         self._bytes = np.frombuffer(data, np.uint8)
         self._words = np.ndarray(len(data) - 7, "<u8", data, 0, (1,))
         """The eight bytes from each place on."""
-        self._begins = np.concatenate([[0], feeds[:-1] + 1])
-        self._ends = feeds - len("}")
+        self._begins = np.concatenate([[0], ends[:-1]])
+        self._ends = ends - len("}\n")
         self._ids = self._begins + len('{"id":"')
         self._id_ends = self._find(self._ids, _AT)
         self._times = self._id_ends + len('","at":"')
@@ -95,7 +92,7 @@ class _Lines:
             there = there[~odd]
             ids, keys = ids.filter(pa.array(~odd)), keys.filter(pa.array(~odd))
         bodies, times = self._texts(self._bodies, self._ends, there), self._parsed_times(there)
-        if times is None or values(bodies) is None:
+        if times is None or not are_values(bodies):
             return None
         keys = _without(keys, ~self._keyed[there])
         bodies = _without(bodies, pc.equal(bodies, "null").to_numpy(zero_copy_only=False))
@@ -125,14 +122,18 @@ class _Lines:
             if not len(left):
                 return ends
             first = int(begins[left[0]])
-            tried = begins[left] + (self._data.find(b'"', first) - first)
+            tried = begins[left] + (self._next_quote(first) - first)
             fits = self._read(tried, after)
             ends[left[fits]] = tried[fits]
             fits[0] = True  # or this line is not plain, and done with
             left = left[~fits]
-        tried = np.array([self._data.find(b'"', begin) for begin in begins[left].tolist()], np.int64)
+        tried = np.array([self._next_quote(begin) for begin in begins[left].tolist()], np.int64)
         ends[left] = np.where(self._read(tried, after), tried, 0)
         return ends
+
+    def _next_quote(self, begin: int) -> int:
+        found = _quote.search(self._data, begin)
+        return found.start() if found else -1
 
     def _parsed_times(self, there: Numbers) -> pa.Array | None:
         """The times, None if one is none. Neighbours mostly have the same, which is parsed once."""
@@ -187,10 +188,8 @@ def _without(texts: pa.Array, missing: Numbers) -> pa.Array:
     return pc.if_else(pa.array(missing), pa.scalar(None, pa.string()), texts) if missing.any() else texts
 
 
-def _is_text(data: bytes) -> bool:
+def _is_text(data: memoryview) -> bool:
     """Whether all of it is UTF-8. Then every text in it is, as it ends before a quote."""
-    if data.isascii():
-        return True
     bounds = pa.py_buffer(np.array([0, len(data)], np.int32))
     try:
         pa.Array.from_buffers(pa.binary(), 1, [None, bounds, pa.py_buffer(data)]).cast(pa.string())

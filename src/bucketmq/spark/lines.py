@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from bucketmq.errors import Invalid
 from bucketmq.log import segment
-from bucketmq.spark.texts import held_by, values
+from bucketmq.spark.texts import are_values, held_by
 
 
 def joined(*columns: Any) -> pa.Array:
@@ -102,7 +102,7 @@ def checked(column: pa.Array) -> pa.Array:
     texts = column.cast(pa.large_binary())
     if texts.null_count:
         texts = texts.fill_null(b"null")
-    if values(texts) is None or any(feed in bytes(held_by(texts)) for feed in (b"\n", b"\r")):
+    if not are_values(texts) or any(feed in bytes(held_by(texts)) for feed in (b"\n", b"\r")):
         texts = _cut(b"".join([_line(text) for text in texts.to_pylist()]))
     return _not_too_deep(texts)
 

@@ -14,7 +14,8 @@ import msgspec
 PARTITION_BYTES_MIN = 1 << 20
 """A partition costs tens of milliseconds, so a smaller one is not worth it."""
 
-PARTITION_BYTES_MAX = 128 << 20
+PARTITION_BYTES_MAX = 1 << 30
+"""What a task has done is done again if it fails, so there is an end to it."""
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):

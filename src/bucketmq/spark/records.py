@@ -109,7 +109,7 @@ _decoder = msgspec.json.Decoder(Line)
 def placed(chunks: Iterable[Chunk]) -> Iterator[Placed]:
     """The lines of some chunks, in order."""
     for chunk in chunks:
-        texts = chunk.lines.split(b"\n")
+        texts = bytes(chunk.lines).split(b"\n")
         for place in range(chunk.count):
             try:
                 line = _decoder.decode(texts[place])

@@ -21,11 +21,11 @@ from bucketmq.log.segment import from_base64
 from bucketmq.queue.message import BodyAt
 from bucketmq.spark import frames
 from bucketmq.spark.bodies import BodyReader
-from bucketmq.spark.fetch import Chunk, Fetcher
-from bucketmq.spark.frames import ARRAY_BYTES_MAX, Frames, Numbers
+from bucketmq.spark.fetch import CHUNK_BYTES, Chunk, Fetcher
+from bucketmq.spark.frames import ARRAY_BYTES_MAX, Frames
+from bucketmq.spark.texts import Numbers
 
 ROWS_PER_BATCH = 10_000
-BYTES_PER_BATCH = 4 << 20
 LARGE_BYTES_PER_BATCH = 64 << 20
 """Large bodies are fetched for so many bytes at a time."""
 
@@ -82,7 +82,7 @@ class RowMaker:
         for chunk in chunks:
             gathered.append(chunk)
             rows, size = rows + chunk.count, size + len(chunk.lines)
-            if rows >= ROWS_PER_BATCH or size >= BYTES_PER_BATCH:
+            if rows >= ROWS_PER_BATCH or size >= CHUNK_BYTES // 2:
                 yield from self._of(gathered)
                 gathered, rows, size = [], 0, 0
         if gathered:
@@ -90,11 +90,11 @@ class RowMaker:
 
     def _of(self, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
         """Without what is not for this reader: fences, and messages sent again to another subscription."""
-        data = chunks[0].lines if len(chunks) == 1 else b"".join(chunk.lines for chunk in chunks)
+        data, ends = _together(chunks)
         counts = [chunk.count for chunk in chunks]
         shards = np.repeat(np.array([chunk.shard for chunk in chunks], np.int32), counts)
         offsets = np.concatenate([np.arange(chunk.first, chunk.first + chunk.count) for chunk in chunks])
-        found = frames.find(data, len(offsets))
+        found = frames.find(data, ends)
         whole = None if found is None else self._of_frames(found, shards, offsets)
         if whole is not None:
             step = 2 * ROWS_PER_BATCH
@@ -131,7 +131,7 @@ class RowMaker:
             return [place for place, line in enumerate(lines) if line.fence is None and line.to in self._to]
         return range(len(lines))
 
-    def _decode(self, body: bytes, chunks: Sequence[Chunk]) -> list[Any]:
+    def _decode(self, body: memoryview, chunks: Sequence[Chunk]) -> list[Any]:
         count = sum(chunk.count for chunk in chunks)
         try:
             lines: list[Any] = self._decoder.decode_lines(body)
@@ -185,6 +185,15 @@ class RowMaker:
                 made[name] = list(map(field, lines))
         arrays = [array_of(field.name, made[field.name], field.type, lines) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _together(chunks: Sequence[Chunk]) -> tuple[memoryview, Numbers]:
+    """The lines of all chunks, and where they end."""
+    if len(chunks) == 1:
+        return chunks[0].lines, chunks[0].ends
+    begins = np.cumsum([0, *(len(chunk.lines) for chunk in chunks)])
+    ends = [chunk.ends + begin for chunk, begin in zip(chunks, begins, strict=False)]
+    return memoryview(b"".join([chunk.lines for chunk in chunks])), np.concatenate(ends)
 
 
 def body_columns(lines: Sequence[Any], fetcher: Fetcher) -> tuple[pa.Array, pa.Array]:

@@ -1,8 +1,7 @@
-"""Arrow arrays of texts: the bytes they hold, and the JSON values in them."""
+"""Arrow arrays of texts: the bytes they hold, and whether these are JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,14 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+Numbers = np.ndarray[Any, np.dtype[Any]]
+
+
+class _Object(msgspec.Struct, gc=False):
+    """Whatever the fields of an object are, they are looked at and let go."""
+
+
+_any_object = msgspec.json.Decoder(_Object)
 _any_json = msgspec.json.Decoder(msgspec.Raw)
 _FEED, _NOTHING = (pa.scalar(text, pa.large_binary()) for text in (b"\n", b""))
 
 
-def bounds_of(texts: pa.Array) -> Any:
+def bounds_of(texts: pa.Array) -> Numbers:
     """Where each text begins in the buffer, and where the last one ends."""
     large = pa.types.is_large_binary(texts.type) or pa.types.is_large_string(texts.type)
-    bounds = np.frombuffer(texts.buffers()[1], np.int64 if large else np.int32)
+    bounds: Numbers = np.frombuffer(texts.buffers()[1], np.int64 if large else np.int32)
     return bounds[texts.offset : texts.offset + len(texts) + 1]
 
 
@@ -30,27 +37,39 @@ def held_by(texts: pa.Array) -> memoryview:
     return memoryview(data)[bounds[0] : bounds[-1]]
 
 
-def values(texts: pa.Array) -> list[msgspec.Raw] | None:
-    """The JSON value that each text is, without white space around it; None if one is none. There is no null in them.
+def are_objects(texts: pa.Array) -> bool:
+    """Whether each text is one JSON object, without white space around it. There is no null among them.
 
-    The decoder takes values in a row for lines as well, and lets one go on over several lines. So each must be as long
-    as its own text. Numbers in a row are one number, so they need the line feeds between them.
+    The decoder takes values in a row for lines. Two texts meet as `}{`, which JSON has between two values alone: so if
+    there are as many values as texts, each text is one.
     """
+    bounds, data = bounds_of(texts), np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    if not len(texts) or (bounds[1:] == bounds[:-1]).any():
+        return False
+    if (data[bounds[:-1]] != ord("{")).any() or (data[bounds[1:] - 1] != ord("}")).any():
+        return False
+    found = _decoded(_any_object, held_by(texts))
+    return found is not None and len(found) == len(texts)
+
+
+def are_values(texts: pa.Array) -> bool:
+    """Whether each text is one JSON value, without white space around it. There is no null among them.
+
+    The decoder also lets a value go on over several lines. So each must be as long as its own text. Numbers in a row
+    are one number, so they need the line feeds between them.
+    """
+    if are_objects(texts):
+        return True
     sizes = pc.binary_length(texts).to_numpy()
-    found = _decoded(held_by(texts))
-    if found is None or not _have(found, sizes):
-        ended = pc.binary_join_element_wise(texts.cast(pa.large_binary()), _FEED, _NOTHING)
-        found = _decoded(held_by(ended))
-    return found if found is not None and _have(found, sizes) else None
+    ended = pc.binary_join_element_wise(texts.cast(pa.large_binary()), _FEED, _NOTHING)
+    found = _decoded(_any_json, held_by(ended))
+    if found is None or len(found) != len(sizes):
+        return False
+    return np.array_equal(np.fromiter(map(len, found), np.int64, len(found)), sizes)
 
 
-def _decoded(data: memoryview) -> list[msgspec.Raw] | None:
+def _decoded(decoder: msgspec.json.Decoder[Any], data: memoryview) -> list[Any] | None:
     try:
-        return _any_json.decode_lines(data)
+        return decoder.decode_lines(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _have(found: Sequence[msgspec.Raw], sizes: Any) -> bool:
-    """Whether these are as long as they should be."""
-    return len(found) == len(sizes) and np.array_equal(np.fromiter(map(len, found), np.int64, len(found)), sizes)

@@ -14,7 +14,7 @@ from bucketmq.testing.bench.results import OURS, PEER, Target, measured, with_ra
 REMOTE = "seaweedfs"  # a server of its own; the throughput scenario is the same code on a folder, and so is the sweep
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)  # some twenty seconds alone; other tests on the same cores make it wait for the disk
 def test_every_scenario_runs_and_the_json_has_its_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = [name for name in SCENARIOS if name != REMOTE]

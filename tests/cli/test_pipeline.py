@@ -290,7 +290,7 @@ def test_in_a_process_of_its_own_standard_output_has_figures_alone(
 
 
 @pytest.mark.usefixtures("java_here")
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(200)  # a Spark session of its own
 def test_the_page_does_what_it_says(environment: dict[str, str], folder: Path, tmp_path: Path) -> None:
     found = blocks(ROOT / "docs" / "how-to" / "run-a-pipeline.md")

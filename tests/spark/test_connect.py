@@ -16,7 +16,7 @@ from .conftest import Inbox
 DRIVER = Path(__file__).parent / "drivers" / "connecting.py"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(450)  # a Spark session of its own
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("java_here")

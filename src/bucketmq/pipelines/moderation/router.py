@@ -260,11 +260,8 @@ def make_app(
 
     Without webhook secrets only this machine may post to it.
     """
-    from fastapi import FastAPI
-
-    from bucketmq import __version__
     from bucketmq.pipelines.moderation.ingest import server_settings
-    from bucketmq.server.app import Parts, add_errors, add_pages
+    from bucketmq.server.app import Parts, add_pages, bare_app
 
     secrets = settings.webhook_secrets
     parts = Parts(bucket, server_settings(secrets))
@@ -281,17 +278,8 @@ def make_app(
                 await router.stop()
                 webhook.close()
 
-    app = FastAPI(
-        title="BucketMQ moderation: router",
-        version=__version__,
-        description="Moves judged posts where they belong.",
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-    )
+    app = bare_app("BucketMQ moderation: router", "Moves judged posts where they belong.", lifespan)
     app.state.parts = parts
-    add_errors(app)
     add_pages(app, parts)
     app.add_route("/webhook", webhook, methods=["POST"])  # type: ignore[arg-type]  # an ASGI app is one too
     return app

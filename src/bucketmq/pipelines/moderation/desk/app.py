@@ -30,7 +30,7 @@ from bucketmq.pipelines.moderation.posts import Action, Entry, Refused, Seen
 from bucketmq.pipelines.moderation.record import CATEGORIES
 from bucketmq.procedures.bus import BusApi
 from bucketmq.procedures.requests import NewId, Procedure
-from bucketmq.server.app import add_errors
+from bucketmq.server.app import bare_app
 from bucketmq.server.place import bus_of, now_of, run, seconds_now, within
 from bucketmq.server.receive import unavailable
 from bucketmq.server.run import Listening, listen, server_of
@@ -171,17 +171,9 @@ def _note(bus: BusApi, did: Did, by: str, at: str, reason: str) -> Procedure[Non
 def make_app(bucket: aio.Bucket, settings: DeskSettings, *, sessions: Sessions | None = None) -> FastAPI:
     """The app for one bucket, which the caller closes when the app has ended."""
     desk = Desk(bucket, settings, sessions)
-    app = FastAPI(
-        title="BucketMQ moderation: desk",
-        version=__version__,
-        lifespan=desk.lifespan,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-    )
+    app = bare_app("BucketMQ moderation: desk", "Where people decide what becomes of posts.", desk.lifespan)
     app.state.desk = desk
     app.add_middleware(Guarded)
-    add_errors(app)
     _add_files(app)
     _add_login(app, desk)
     _add_review(app, desk)

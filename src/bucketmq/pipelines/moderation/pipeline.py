@@ -36,7 +36,7 @@ SUBMISSION = "id string, text string, media_url string, revision bigint, accepte
 
 RECORD = "`key` string, revision bigint, record string"
 
-TASK_ROWS = 16
+TASK_ROWS = 32
 """Posts that are worth a task of their own: judging them takes longer than starting it."""
 
 ROWS_MAX = 256

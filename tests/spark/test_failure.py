@@ -36,6 +36,18 @@ JAVA = "\n\tat org.apache.spark.api.python.A(B.scala:1)\n\t... 3 more\nDriver st
         ("", BucketMQError, "Exception"),
         ("x" * 100_000, BucketMQError, "x" * TEXT_MAX),
     ],
+    ids=[
+        "ours",
+        "below ours",
+        "of no kind we have",
+        "another",
+        "no text",
+        "Java",
+        "Spark",
+        "Spark alone",
+        "nothing",
+        "long",
+    ],
 )
 def test_the_cause_is_what_is_said(text: str, kind: type[BucketMQError], said: str) -> None:
     error = explained(Exception(text))

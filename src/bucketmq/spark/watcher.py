@@ -59,8 +59,8 @@ def handler(source: Source, chain: Chain, target: Target, bucket: Any) -> Callab
 
 def _inside(bucket: Any) -> tuple[Any, Callable[[Procedure[Any]], Any]]:
     """The open bucket and the engine of a `bucketmq.Bucket`: this part of the library is below the facade."""
-    run = bucket._engine.run
-    return run(bucket._api.open()), run
+    run = bucket.engine.run
+    return run(bucket.bus.bucket.open()), run
 
 
 def _raw_change(change: Any) -> pa.RecordBatch:

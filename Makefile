@@ -32,10 +32,10 @@ demo: .venv/.installed-demo  ## see it work: content moderation on a local folde
 demo-queue: .venv/.installed-cli  ## see the queue alone at work: producers and workers, one killed, one frozen
 	$(BIN)/bucketmq demo $(ARGS)
 
-test: .venv/.installed-dev browser  ## run the tests: all but those that take a minute or more each
+test: .venv/.installed-dev browser  ## run the tests: all but the long ones
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 2 -m 'not long' $(ARGS)
 
-test-long: .venv/.installed-dev  ## run those: clusters, a declarative pipeline, everything killed under load
+test-long: .venv/.installed-dev  ## run the long ones: clusters, drivers killed, the demos and benches, everything killed under load
 	$(BIN)/python -m pytest -m long $(ARGS)
 
 test-spark: .venv/.installed-dev  ## run the tests of the Spark connector alone

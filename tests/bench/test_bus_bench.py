@@ -51,7 +51,7 @@ def swept_folder(tmp_path: Path) -> str:
     return tmp_path.as_uri()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", ["receiver", "webhooks", "rules"])
 def test_what_has_a_bare_part_is_given_beside_it_with_the_ratio(scenario: str) -> None:
     report = suite.measure(command.SCENARIOS, [scenario], TINY)
@@ -66,7 +66,7 @@ def test_what_has_a_bare_part_is_given_beside_it_with_the_ratio(scenario: str) -
         assert ours.ratio == pytest.approx(ours.value / bare.value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_is_given_beside_its_listing_with_its_memory() -> None:
     report = suite.measure(
         command.SCENARIOS, ["sweep"], msgspec.structs.replace(TINY, sweep_keys=(300, 500), sweep_keys_remote=())
@@ -83,7 +83,7 @@ def test_a_sweep_is_given_beside_its_listing_with_its_memory() -> None:
         assert {what for what, _ in by_place(found, "MiB")} == kinds
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_is_measured_on_a_real_object_store() -> None:
     report = suite.measure(
         command.SCENARIOS, ["sweep"], msgspec.structs.replace(TINY, sweep_keys=(), sweep_keys_remote=(50,))

@@ -17,7 +17,7 @@ from bucketmq.cli.demo.records import FAILED, HANDLED, SENT, Record, RecordReade
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_demo_loses_nothing_and_says_so(folder: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
         ["bucketmq", "demo", "--json", "--keep"],

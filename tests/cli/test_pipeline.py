@@ -263,7 +263,7 @@ def test_the_package_has_all_of_the_source_and_is_the_same_every_time(tmp_path: 
 
 
 @pytest.mark.usefixtures("java_here")
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(200)  # a Spark session of its own
 def test_in_a_process_of_its_own_standard_output_has_figures_alone(
     posts: str, bucket: Bucket, environment: dict[str, str], folder: Path, tmp_path: Path

@@ -49,7 +49,7 @@ def play(url: str, folder: Path, seed: int, *, seconds: float, count: int, shard
         return stage, audited(stage, url)
 
 
-@pytest.mark.parametrize(("seed", "shards"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("seed", "shards"), [pytest.param(1, 1, marks=pytest.mark.long), (2, 3)])
 def test_processes_on_a_folder_are_killed_and_frozen(folder_place: str, tmp_path: Path, seed: int, shards: int) -> None:
     stage, audit = play(folder_place, tmp_path / "ledgers", seed, seconds=9, count=150, shards=shards)
     assert stage.did["killed worker"] and stage.did["killed producer"] and stage.did["froze"]
@@ -65,7 +65,7 @@ def test_processes_on_seaweedfs_are_killed_and_frozen(seaweedfs_place: str, tmp_
     assert not stage.complaints()
 
 
-@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("seed", [4, pytest.param(5, marks=pytest.mark.long)])
 def test_connections_to_seaweedfs_are_cut_delayed_and_half_closed(
     seaweedfs_place: str, tmp_path: Path, seed: int
 ) -> None:

@@ -14,7 +14,7 @@ from bucketmq.testing.bench.results import OURS
 from bucketmq.testing.bench.spark.command import run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)  # a dozen queries, each of which starts Python processes
 def test_reading_is_compared_on_the_same_rows_and_drawn(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -258,3 +258,10 @@ def test_nothing_of_a_pipeline_is_imported_before_it_is_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_planner_does_not_import_pandas() -> None:
+    """Spark starts several for every query, and it takes longer than all the rest of ours."""
+    code = "import sys, bucketmq.spark.source, pyspark_bucketmq; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "False"

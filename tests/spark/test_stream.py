@@ -214,7 +214,7 @@ for query in spark.streams.active:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)  # a Spark session of its own, killed, and the queries again in ours
 def test_a_driver_killed_before_and_after_it_published_doubles_and_loses_nothing(inbox: Inbox) -> None:
     """Two queries of one driver, which is killed when one is about to publish its second batch and the other just has.

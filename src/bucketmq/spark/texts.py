@@ -18,7 +18,6 @@ class _Object(msgspec.Struct, gc=False):
 
 _any_object = msgspec.json.Decoder(_Object)
 _any_json = msgspec.json.Decoder(msgspec.Raw)
-_FEED, _NOTHING = (pa.scalar(text, pa.large_binary()) for text in (b"\n", b""))
 
 
 def bounds_of(texts: pa.Array) -> Numbers:
@@ -61,7 +60,9 @@ def are_values(texts: pa.Array) -> bool:
     if are_objects(texts):
         return True
     sizes = pc.binary_length(texts).to_numpy()
-    ended = pc.binary_join_element_wise(texts.cast(pa.large_binary()), _FEED, _NOTHING)
+    # Not made when this is imported: the first value that Arrow is given makes it import pandas.
+    feed, nothing = (pa.scalar(text, pa.large_binary()) for text in (b"\n", b""))
+    ended = pc.binary_join_element_wise(texts.cast(pa.large_binary()), feed, nothing)
     found = _decoded(_any_json, held_by(ended))
     if found is None or len(found) != len(sizes):
         return False

@@ -132,7 +132,7 @@ def test_an_audit_agrees_with_the_librarys_own_numbers_and_finds_what_was_lost(l
         path.unlink()
     found = audit.run(inbox.spark, inbox.url, queue="jobs")
     assert not found.complete
-    assert sum(line.lost for line in found.lines if line.subscription == "main") == 40
+    assert sum(line.lost for line in found.lines if line.subscription == "main") == 40, found.lines
     assert "NO" in str(found)
     assert audit.table(inbox.spark, found).where("not complete").count() >= 1
 

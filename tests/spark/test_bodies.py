@@ -75,6 +75,7 @@ def outcome(reader: BodyReader, stored: list[bytes | None]) -> Any:
 @given(st.lists(bodies(), min_size=1, max_size=5))
 @example([b"null"])
 @example([b'{"n":1}{"n":2}', b'{"in":', b'{"x":1}}'])
+@example([b'{"text":"}', b'{"}', b"{}{}"])
 @example([b'{"n":1,"n":2}'])
 @example([b"", b"{}"])
 @example([b'{"text":"\\ud800"}'])

@@ -11,12 +11,6 @@ import pyarrow.compute as pc
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 
-
-class _Object(msgspec.Struct, gc=False):
-    """Whatever the fields of an object are, they are looked at and let go."""
-
-
-_any_object = msgspec.json.Decoder(_Object)
 _any_json = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -37,40 +31,32 @@ def held_by(texts: pa.Array) -> memoryview:
 
 
 def are_objects(texts: pa.Array) -> bool:
-    """Whether each text is one JSON object, without white space around it. There is no null among them.
-
-    The decoder takes values in a row for lines. Two texts meet as `}{`, which JSON has between two values alone: so if
-    there are as many values as texts, each text is one.
-    """
-    bounds, data = bounds_of(texts), np.frombuffer(texts.buffers()[2] or b"", np.uint8)
-    if not len(texts) or (bounds[1:] == bounds[:-1]).any():
+    """Whether each text is one JSON object, without white space around it. There is no null among them."""
+    if not len(texts) or not are_values(texts):
         return False
-    if (data[bounds[:-1]] != ord("{")).any() or (data[bounds[1:] - 1] != ord("}")).any():
-        return False
-    found = _decoded(_any_object, held_by(texts))
-    return found is not None and len(found) == len(texts)
+    firsts = np.frombuffer(texts.buffers()[2], np.uint8)[bounds_of(texts)[:-1]]
+    return bool((firsts == ord("{")).all())
 
 
 def are_values(texts: pa.Array) -> bool:
     """Whether each text is one JSON value, without white space around it. There is no null among them.
 
-    The decoder also lets a value go on over several lines. So each must be as long as its own text. Numbers in a row
-    are one number, so they need the line feeds between them.
+    The decoder takes values in a row for lines as well, and lets one go on over several lines: halves of a value, even
+    of a text in it, may lie in two texts. So each value must be as long as its own text. Numbers in a row are one
+    number, so they need the line feeds between them.
     """
-    if are_objects(texts):
-        return True
     sizes = pc.binary_length(texts).to_numpy()
+    if _have(held_by(texts), sizes):
+        return True
     # Not made when this is imported: the first value that Arrow is given makes it import pandas.
     feed, nothing = (pa.scalar(text, pa.large_binary()) for text in (b"\n", b""))
-    ended = pc.binary_join_element_wise(texts.cast(pa.large_binary()), feed, nothing)
-    found = _decoded(_any_json, held_by(ended))
-    if found is None or len(found) != len(sizes):
-        return False
-    return np.array_equal(np.fromiter(map(len, found), np.int64, len(found)), sizes)
+    return _have(held_by(pc.binary_join_element_wise(texts.cast(pa.large_binary()), feed, nothing)), sizes)
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], data: memoryview) -> list[Any] | None:
+def _have(data: memoryview, sizes: Numbers) -> bool:
+    """Whether these are JSON values of these sizes."""
     try:
-        return decoder.decode_lines(data)
+        found = _any_json.decode_lines(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        return False
+    return len(found) == len(sizes) and np.array_equal(np.fromiter(map(len, found), np.int64, len(found)), sizes)

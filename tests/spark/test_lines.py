@@ -133,8 +133,9 @@ def test_bodies_of_plain_text(rows: list[str | None]) -> None:
     ],
 )
 def test_a_body_that_is_not_one_json_value_is_refused_whatever_its_neighbours_are(texts: list[str]) -> None:
-    with pytest.raises(Invalid, match="not JSON"):
-        written(pa.record_batch({"body": pa.array(["1", *texts, "2"])}))
+    for before, after in ((["1"], ["2"]), ([], []), (["{}"], ["{}"])):
+        with pytest.raises(Invalid, match="not JSON"):
+            written(pa.record_batch({"body": pa.array([*before, *texts, *after])}))
 
 
 @pytest.mark.parametrize(("kind", "text"), [(pa.string(), False), (pa.string(), True), (pa.list_(pa.string()), False)])

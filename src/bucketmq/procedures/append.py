@@ -176,6 +176,19 @@ def fresh_tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
         base = low
 
 
+def listed_tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
+    """The tail as it is now, behind segments that somebody deleted, too: for those who go through the whole log.
+
+    Where listing is not cheap the tail is walked to, and a walk that begins anew ends at the first hole. Some LISTs
+    there; else as `fresh_tail`, which lists itself when it begins anew.
+    """
+    if not queue.lists_in_order:
+        last, _ = yield from _last_listed(log, log.tail or (yield from trim_mark(log)))
+        segment = yield from read_segment(queue, log, last)
+        log.learn(last if segment is None else segment.end, 0.0)
+    return (yield from fresh_tail(queue, log))
+
+
 def _find_tail(queue: OpenQueue, log: ShardLog) -> Procedure[None]:
     keys = log.keys.hint(log.shard), log.keys.trim(log.shard)
     hint, trim = yield from get_many(keys)

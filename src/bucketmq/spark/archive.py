@@ -18,7 +18,7 @@ from bucketmq.bucket.port import Missing
 from bucketmq.errors import Corrupt, NotFound
 from bucketmq.log.layout import base_of
 from bucketmq.log.segment import Segment
-from bucketmq.procedures.append import TRIM_GUARD_SECONDS, fresh_tail, trim_mark
+from bucketmq.procedures.append import TRIM_GUARD_SECONDS, listed_tail, trim_mark
 from bucketmq.procedures.archive import (
     Archive,
     ArchivedFile,
@@ -122,7 +122,7 @@ def _end(queue: OpenQueue, shard: int, start: int, needed: int | None, settled: 
     """Up to where a shard may be archived: what nobody needs any more, and what has expired."""
     if needed is None or settled is None:
         # No subscription: what is sent has nobody to wait for. But for a reader that holds it back, of course.
-        nobody: int = yield from fresh_tail(queue, queue.log(shard))
+        nobody: int = yield from listed_tail(queue, queue.log(shard))
         return nobody if needed is None else min(needed, nobody)
     return max(min(needed, settled), (yield from _expired_below(queue, shard, start)))
 
@@ -141,7 +141,7 @@ def _expired_below(queue: OpenQueue, shard: int, start: int) -> Procedure[int]:
 def _within(queue: OpenQueue, shard: int, start: int, end: int, bytes_max: int) -> Procedure[int]:
     """The last boundary of segments up to `end` that keeps within so many bytes; one segment at least."""
     log = queue.log(shard)
-    tail = yield from fresh_tail(queue, log)
+    tail = yield from listed_tail(queue, log)
     after = log.key(start - 1) if start else ""
     reached, size = start, 0
     while True:
@@ -345,7 +345,7 @@ def graves(dead: OpenQueue, place: Place, ranges: Ranges, since: float) -> Proce
     for shard in range(dead.settings.shards):
         position, _ = yield from position_of_time(dead, dead.log(shard), since)
         start = max(position, archive.watermark.get(shard, 0))
-        end = yield from fresh_tail(dead, dead.log(shard))
+        end = yield from listed_tail(dead, dead.log(shard))
         pieces = yield from survey(dead, shard, start, end)
         found += [Grave(place, tuple(group), ranges=ranges) for group in grouped(pieces, FILE_BYTES)]
     return found

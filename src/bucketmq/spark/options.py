@@ -23,12 +23,14 @@ from bucketmq.spark.ends import ToObjects
 
 EARLIEST = "earliest"
 LATEST = "latest"
+STARTING = "startingOffsets"
+ENDING = "endingOffsets"
 
 STORE_OPTIONS = {name for names in OPTIONS.values() for name in names}
 
 SOURCE_OPTIONS = (
-    "startingOffsets",
-    "endingOffsets",
+    STARTING,
+    ENDING,
     "maxRowsPerTrigger",
     "maxBytesPerTrigger",
     "minPartitions",
@@ -129,13 +131,13 @@ def place_of(url: str, queue: str, options: Mapping[str, str]) -> Place:
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """The options of a reader, or `Invalid`. Makes no request."""
     options = _Options(given, SOURCE_OPTIONS)
-    if streaming and options.text("endingOffsets") is not None:
+    if streaming and options.text(ENDING) is not None:
         raise Invalid("a stream has no end: leave endingOffsets out, or use spark.read")
     name = options.text("subscription")
     if name is not None:
         check_name(name, "subscription")
-    starting = options.where("startingOffsets", EARLIEST)
-    ending = options.where("endingOffsets", LATEST)
+    starting = options.where(STARTING, EARLIEST)
+    ending = options.where(ENDING, LATEST)
     if not streaming:
         for limit in ("maxRowsPerTrigger", "maxBytesPerTrigger"):
             if options.text(limit) is not None:

@@ -32,7 +32,7 @@ from bucketmq.spark.bodies import RESCUED, BodyReader
 from bucketmq.spark.fetch import Fetcher, lost_text
 from bucketmq.spark.offsets import Position, from_json, share_rows
 from bucketmq.spark.opened import Opened, opened, spare_the_collector
-from bucketmq.spark.options import ASKED_FOR, COLUMNS, SourceOptions
+from bucketmq.spark.options import ASKED_FOR, COLUMNS, ENDING, STARTING, SourceOptions
 from bucketmq.spark.plan import Gap, Piece, between, end_by_bytes, gaps, pack, partition_count
 from bucketmq.spark.rows import RowMaker
 from bucketmq.spark.survey import position, survey, tails
@@ -117,8 +117,8 @@ class BatchReader(_Reader, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options, queue = self._options, self._opened.queue
         strict = options.fail_on_data_loss
-        start = self._opened.run(position(queue, options.starting, "startingOffsets", strict=strict))
-        end = self._opened.run(position(queue, options.ending, "endingOffsets", strict=False))
+        start = self._opened.run(position(queue, options.starting, STARTING, strict=strict))
+        end = self._opened.run(position(queue, options.ending, ENDING, strict=False))
         # Spark wants a partition even of nothing.
         return self._partitions(self._survey(start, end)) or [Pieces(())]
 
@@ -299,7 +299,7 @@ def _begin(queue: OpenQueue, options: SourceOptions) -> Procedure[Position]:
         known = yield from read_reader(queue, options.subscription)
         if known is not None:
             return Position(queue.name, known.offsets, known.bases)
-    found = yield from position(queue, options.starting, "startingOffsets", strict=options.fail_on_data_loss)
+    found = yield from position(queue, options.starting, STARTING, strict=options.fail_on_data_loss)
     if options.subscription is None:  # told with its first batch: Spark may ask, and then begin elsewhere
         return Position(queue.name, found.shards, found.bases, f"query-{(yield NewId())}")
     begun = yield from begin_reader(queue, options.subscription, found.shards, found.bases, holds=True)

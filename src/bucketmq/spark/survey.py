@@ -9,14 +9,14 @@ from bucketmq.bucket.port import Entry, Missing
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.log.layout import base_of
 from bucketmq.log.segment import Segment
-from bucketmq.procedures.append import fresh_tail, trim_mark
+from bucketmq.procedures.append import fresh_tail, listed_tail, trim_mark
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import refresh_settings
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.subscription import position_of_offset, position_of_time
 from bucketmq.procedures.verbs import get, list_page
 from bucketmq.spark.offsets import Position
-from bucketmq.spark.options import EARLIEST, LATEST, Where
+from bucketmq.spark.options import EARLIEST, ENDING, LATEST, Where
 from bucketmq.spark.plan import Piece
 
 LINE_BYTES_MIN = 50
@@ -24,11 +24,13 @@ LINE_BYTES_MIN = 50
 
 
 def tails(queue: OpenQueue) -> Procedure[dict[int, int]]:
-    """The end of every shard as it is now. A GET for each when nothing came."""
+    """The end of every shard as it is now. A GET for each when nothing came; in a folder, a LIST the first time."""
     settings = yield from refresh_settings(queue)
     found = {}
     for shard in range(settings.shards):
-        found[shard] = yield from fresh_tail(queue, queue.log(shard))
+        log = queue.log(shard)
+        first = log.tail is None and queue.bucket.local
+        found[shard] = yield from (listed_tail if first else fresh_tail)(queue, log)
     return found
 
 
@@ -41,8 +43,10 @@ def position(queue: OpenQueue, where: Where, what: str, *, strict: bool) -> Proc
         raise Invalid(f"{what} names shard {max(where)}, and {queue.name!r} has {settings.shards} shards, from 0 on")
     for shard in range(settings.shards):
         log = queue.log(shard)
-        if where == LATEST or (isinstance(where, dict) and shard not in where and what == "endingOffsets"):
-            offset = base = yield from fresh_tail(queue, log)
+        if where == LATEST or (isinstance(where, dict) and shard not in where and what == ENDING):
+            # Who reads up to the end lists what there is anyway; who begins there does not.
+            end_of = listed_tail if what == ENDING else fresh_tail
+            offset = base = yield from end_of(queue, log)
         elif where == EARLIEST or (isinstance(where, dict) and shard not in where):
             offset = base = yield from trim_mark(log)
         elif isinstance(where, dict):

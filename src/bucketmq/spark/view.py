@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from bucketmq.errors import Invalid, NotFound
-from bucketmq.procedures.append import fresh_tail, trim_mark
+from bucketmq.procedures.append import listed_tail, trim_mark
 from bucketmq.procedures.archive import Archive, ArchivedFile, archived_files, read_archive
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import DELIVERIES, EVENTS, reload_settings
@@ -239,7 +239,7 @@ def shares(queue: OpenQueue) -> Procedure[list[Share]]:
     how = yield from standings(queue)
     found = [Share(files=group) for group in _groups((yield from archived_files(queue, archive)))]
     for shard, start in starts.items():
-        end = yield from fresh_tail(queue, queue.log(shard))
+        end = yield from listed_tail(queue, queue.log(shard))
         its = {name: {shard: each[shard]} if shard in each else {} for name, each in how.items()}
         pieces = between((yield from survey(queue, shard, start, end)), start, end)
         found += [Share(pieces=tuple(group), standings=its) for group in grouped(pieces, SHARE_BYTES)]

@@ -15,7 +15,7 @@ import msgspec
 from bucketmq.client import connect
 from bucketmq.events import filters
 from bucketmq.events.rule import Rule
-from bucketmq.procedures.append import fresh_tail, trim_mark
+from bucketmq.procedures.append import listed_tail, trim_mark
 from bucketmq.procedures.archive import Archive, read_archive
 from bucketmq.procedures.audit import LATE_SECONDS, Audited, Books, read_shard, waiting_dead
 from bucketmq.procedures.opened import OpenQueue
@@ -115,7 +115,7 @@ def _opened(place: Place) -> Opened:
     return opened(place)
 
 
-class _Bounds(msgspec.Struct, frozen=True):
+class Bounds(msgspec.Struct, frozen=True):
     """What of a queue there should be: of each shard the offsets from `starts` up to `ends`, without the trimmed."""
 
     starts: dict[int, int]
@@ -123,7 +123,7 @@ class _Bounds(msgspec.Struct, frozen=True):
     trimmed: dict[int, tuple[tuple[int, int], ...]]
 
 
-def _bounds(queue: OpenQueue, ends: Mapping[int, int] | None) -> Procedure[_Bounds]:
+def bounds(queue: OpenQueue, ends: Mapping[int, int] | None) -> Procedure[Bounds]:
     """The bounds as they are now; `ends` as they were before, if they were asked for before."""
     yield from reload_settings(queue)
     archive = yield from read_archive(queue)
@@ -132,8 +132,8 @@ def _bounds(queue: OpenQueue, ends: Mapping[int, int] | None) -> Procedure[_Boun
         low = yield from trim_mark(queue.log(shard))
         starts[shard] = archive.since.get(shard, low)
         trimmed[shard] = _trimmed(archive, shard, low)
-        tails[shard] = (yield from fresh_tail(queue, queue.log(shard))) if ends is None else ends.get(shard, 0)
-    return _Bounds(starts, tails, trimmed)
+        tails[shard] = (yield from listed_tail(queue, queue.log(shard))) if ends is None else ends.get(shard, 0)
+    return Bounds(starts, tails, trimmed)
 
 
 def _trimmed(archive: Archive, shard: int, low: int) -> tuple[tuple[int, int], ...]:
@@ -151,7 +151,7 @@ def _queue_lines(spark: SparkSession, place: Place) -> list[Line]:
     from bucketmq.spark.view import View
 
     here = _opened(place)
-    before = here.run(_bounds(here.queue, None))
+    before = here.run(bounds(here.queue, None))
     view = View(spark, place.url, dict(place.options), strict=False)
     ends = spark.createDataFrame(list(before.ends.items()), "shard int, its_end bigint")
     records = (
@@ -170,7 +170,7 @@ def _queue_lines(spark: SparkSession, place: Place) -> list[Line]:
     ).where("following is null or following > offset + 1 or previous is null")
     edges = [(row.shard, row.offset, row.following, row.day) for row in neighbours.collect()]
     counted = _counted(records, _open_letters(view, place.queue)).collect()
-    after = here.run(_bounds(here.queue, before.ends))  # what trimming took meanwhile is not lost
+    after = here.run(bounds(here.queue, before.ends))  # what trimming took meanwhile is not lost
     lost = _lost(after, sorted(edges))
     return _lines(place.queue, counted, lost)
 
@@ -208,7 +208,7 @@ def _counted(records: DataFrame, letters: DataFrame | None) -> DataFrame:
     return rows.withColumn("became", became).groupBy("subscription", "day").agg(F.count("*").alias("sent"), *sums)
 
 
-def _lost(bounds: _Bounds, edges: Sequence[tuple[int, int, int | None, str]]) -> dict[str | None, int]:
+def _lost(bounds: Bounds, edges: Sequence[tuple[int, int, int | None, str]]) -> dict[str | None, int]:
     """How many messages are missing, by the day of the one before them, or behind them if there is none before."""
     found: dict[str | None, int] = {}
     for shard, start in bounds.starts.items():

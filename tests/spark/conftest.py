@@ -12,22 +12,14 @@ import pytest
 
 import bucketmq
 from bucketmq.spark import java
+from bucketmq.spark.session import local_settings
 
 SHIPPED = str(Path(__file__).parent / "shipped")
 """Modules that executors find, too."""
 
 sys.path.append(SHIPPED)
 
-SETTINGS = {
-    "spark.driver.memory": "1g",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    # The other one forks a process for every link it looks at, where Hadoop's native library is missing.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
+SETTINGS = {**local_settings(), "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
 def session() -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,36 @@ def test_which_masters_are_this_machine(master: str, local: bool) -> None:
 def test_a_laptop_gives_the_jvm_some_of_its_memory() -> None:
     memory = int(local_settings()["spark.driver.memory"].removesuffix("m"))
     assert 1024 <= memory <= 4096
+
+
+def test_rows_go_through_sockets_in_a_folder_that_is_closed_to_others_and_gone_afterwards(tmp_path: Path) -> None:
+    code = (
+        "import os, stat; from bucketmq.spark.session import local_settings\n"
+        "folder = local_settings()['spark.python.unix.domain.socket.dir']\n"
+        "print(folder, oct(stat.S_IMODE(os.stat(folder).st_mode)))"
+    )
+
+    def settings(temporary: Path) -> str:
+        run = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "TMPDIR": str(temporary)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return run.stdout or run.stderr
+
+    short = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        folder, mode = settings(short).split()
+    finally:
+        shutil.rmtree(short)
+    assert (Path(folder).parent, mode) == (short, "0o700")
+    assert not Path(folder).exists()
+    long = tmp_path / ("x" * 80)
+    long.mkdir()
+    assert "KeyError" in settings(long)
+    assert not list(long.iterdir())
 
 
 def test_a_session_that_is_there_is_taken_as_it_is(spark: Any) -> None:

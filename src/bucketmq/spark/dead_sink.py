@@ -12,10 +12,10 @@ from bucketmq.errors import Invalid
 from bucketmq.procedures.publish import publish
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.dead import DEAD
-from bucketmq.spark.opened import spare_the_collector
 from bucketmq.spark.options import SinkOptions
 from bucketmq.spark.parts import DeadLetters, Task, Uploads
 from bucketmq.spark.sink import Writer, Written, all_made
+from bucketmq.spark.worker import settle_in
 
 
 class DeadBatchWriter(Writer, DataSourceArrowWriter):
@@ -28,7 +28,7 @@ class DeadBatchWriter(Writer, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the dead letters of one task as parts."""
-        spare_the_collector()
+        settle_in()
         task = Task(self._options.transaction)
         name = self._options.place.queue.removesuffix(DEAD_SUFFIX)
         with Uploads(self._opened) as uploads:

@@ -46,9 +46,9 @@ class Flow:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches of one task."""
-        from bucketmq.spark.opened import spare_the_collector
+        from bucketmq.spark.worker import settle_in
 
-        spare_the_collector()
+        settle_in()
         intake = intake_of(self._pipeline.source, self._bucket)
         for raw in batches:
             for taken in intake.take(raw):

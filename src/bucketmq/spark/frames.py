@@ -165,13 +165,13 @@ class _Lines:
         return b"".join([self._data[begin:end] for begin, end in zip(begins, ends, strict=True)])
 
     def _read(self, places: Numbers, word: int, only: int | None = None) -> Numbers:
-        """Whether this word is read there."""
-        found = self._words[np.clip(places, 0, len(self._words) - 1)]
+        """Whether this word is read there. Place -1 is as good as any that is wrong."""
+        found = self._words[np.minimum(places, len(self._words) - 1)]
         same: Numbers = (found if only is None else found & np.uint64(only)) == np.uint64(word)
         return same
 
     def _is(self, places: Numbers, char: str) -> Numbers:
-        same: Numbers = self._bytes[np.clip(places, 0, len(self._bytes) - 1)] == ord(char)
+        same: Numbers = self._bytes[np.minimum(places, len(self._bytes) - 1)] == ord(char)
         return same
 
 

@@ -29,12 +29,12 @@ from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.ends import ToObjects
 from bucketmq.spark.flow import CAUSE
 from bucketmq.spark.objects import that_count, write_object
-from bucketmq.spark.opened import spare_the_collector
 from bucketmq.spark.options import SinkOptions
 from bucketmq.spark.parts import DeadLetters, Task, Uploads
 from bucketmq.spark.shape import Thing, check_newer, things_of
 from bucketmq.spark.sink import Writer, Written, check_dead, publish_stream
 from bucketmq.spark.template import names_of
+from bucketmq.spark.worker import settle_in
 
 log = logging.getLogger("bucketmq.spark")
 
@@ -64,7 +64,7 @@ class _ObjectsWriter(Writer):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the objects of one task, several at a time, and the dead letters among its rows as parts."""
-        spare_the_collector()
+        settle_in()
         task = Task(self._options.transaction)
         here = self._opened
         counts: Counter[str] = Counter(written=0, same=0, kept=0)

@@ -6,8 +6,6 @@ fork, and Spark makes readers and writers anew for every step, so they are kept 
 
 from __future__ import annotations
 
-import functools
-import gc
 import os
 import threading
 from typing import TypeVar
@@ -61,13 +59,3 @@ def opened(place: Place, *, create: bool = False) -> Opened:
         if name not in _opened:
             _opened[name] = Opened(place, create=create)
         return _opened[name]
-
-
-@functools.cache
-def spare_the_collector() -> None:
-    """Let the garbage collector overlook what was imported, once in a process.
-
-    PySpark collects garbage after every task, and going through all modules again is most of what a small task costs.
-    """
-    gc.collect()
-    gc.freeze()

@@ -31,11 +31,12 @@ from bucketmq.procedures.requests import NewId, Procedure
 from bucketmq.spark.bodies import RESCUED, BodyReader
 from bucketmq.spark.fetch import Fetcher, lost_text
 from bucketmq.spark.offsets import Position, from_json, share_rows
-from bucketmq.spark.opened import Opened, opened, spare_the_collector
+from bucketmq.spark.opened import Opened, opened
 from bucketmq.spark.options import ASKED_FOR, COLUMNS, ENDING, STARTING, SourceOptions
 from bucketmq.spark.plan import Gap, Piece, between, end_by_bytes, gaps, pack, partition_count
 from bucketmq.spark.rows import RowMaker
 from bucketmq.spark.survey import position, survey, tails
+from bucketmq.spark.worker import settle_in
 
 log = logging.getLogger("bucketmq.spark")
 
@@ -71,7 +72,7 @@ class _Reader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, as Arrow batches."""
-        spare_the_collector()
+        settle_in()
         assert isinstance(partition, Pieces)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         has_bodies = RESCUED in schema.names

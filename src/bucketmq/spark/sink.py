@@ -30,9 +30,10 @@ from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.spark import checkpoint
 from bucketmq.spark.dead import DEAD
 from bucketmq.spark.letters import Columns
-from bucketmq.spark.opened import Opened, opened, spare_the_collector
+from bucketmq.spark.opened import Opened, opened
 from bucketmq.spark.options import SinkOptions
 from bucketmq.spark.parts import DeadLetters, Parts, Task, Uploads
+from bucketmq.spark.worker import settle_in
 
 log = logging.getLogger("bucketmq.spark")
 
@@ -71,7 +72,7 @@ class _Writer(Writer):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task as parts. One PUT for each shard and 8 MiB."""
-        spare_the_collector()
+        settle_in()
         task = Task(self._options.transaction)
         here, columns = self._opened, self._columns
         name, at = here.run(_begun())

@@ -32,9 +32,9 @@ def on_executors(spark: SparkSession, function: Callable[[Item], Answer], items:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from bucketmq.spark.opened import spare_the_collector
+        from bucketmq.spark.worker import settle_in
 
-        spare_the_collector()
+        settle_in()
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 answer = pickle.dumps(_answer(function, pickle.loads(pickled[place])))

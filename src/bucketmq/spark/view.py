@@ -27,13 +27,14 @@ from bucketmq.procedures.requests import Procedure
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.archive import read_file
 from bucketmq.spark.fetch import Fetcher
-from bucketmq.spark.opened import opened, spare_the_collector
+from bucketmq.spark.opened import opened
 from bucketmq.spark.options import Place, place_of
 from bucketmq.spark.plan import Piece, between, grouped
 from bucketmq.spark.records import BATCH_BYTES, COLUMNS, ERROR_CHARS_MAX, SCHEMA, Placed, placed, record_batch
 from bucketmq.spark.rows import ROWS_PER_BATCH
 from bucketmq.spark.standing import Standing, Standings, standings
 from bucketmq.spark.survey import survey
+from bucketmq.spark.worker import settle_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -184,7 +185,7 @@ class HistoryReader(DataSourceReader):
         return found or [_Partition(Share())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        spare_the_collector()
+        settle_in()
         assert isinstance(partition, _Partition)
         share = partition.share
         schema = to_arrow_schema(self._schema, timezone="UTC")

@@ -508,12 +508,37 @@ def test_nobody_reviews_a_post_that_is_not_there(world: World) -> None:
         do(world.connect(), posts.review, "p9", revision=1, reviewer="rosa", action="approve")
 
 
+@pytest.mark.parametrize("says_its_revision", [True, False])
+def test_a_record_that_others_put_below_an_outcome_can_be_reviewed(world: World, *, says_its_revision: bool) -> None:
+    """As the public demo's router leaves them, for instance."""
+    bucket = world.connect()
+    record = msgspec.json.decode(record_body("p1", "first", BAD))
+    if not says_its_revision:
+        del record["revision"]
+    bucket.put(key_of(FLAGGED, "p1"), msgspec.json.encode(record))
+    assert [each.id for each in do(bucket, posts.waiting).entries] == ["p1"]
+    said = do(bucket, posts.review, "p1", revision=1, reviewer="rosa", action="approve")
+    assert isinstance(said, posts.Reviewed) and said.before == FLAGGED
+    assert [key for key in world.objects() if key.startswith(OUTCOMES)] == [key_of(APPROVED, "p1")]
+    assert bucket.get_json(key_of(REVIEWED, "p1"))["decision"]["reason"] == "it lay there"
+    second = do(bucket, posts.review, "p1", revision=1, reviewer="emil", action="uphold")
+    assert isinstance(second, posts.Refused) and second.why == "decided"
+    # What is submitted later is judged as ever.
+    do(bucket, posts.accept, "p1", "second")
+    do(bucket, posts.route, classify(bucket, "p1", "second", UNSURE, revision=2))
+    assert where(world, "p1") == {NEEDS_REVIEW: 2}
+
+
 @pytest.mark.parametrize("kind", ["copying", "renaming"])
-def test_a_review_that_dies_anywhere_is_either_not_made_or_finished(kind: str) -> None:
+@pytest.mark.parametrize("before", ["routed", "lying"])
+def test_a_review_that_dies_anywhere_is_either_not_made_or_finished(kind: str, before: str) -> None:
     for death in DEATHS:
         for at in range(200):
             world = World(kind)
-            flagged(world)
+            if before == "routed":
+                flagged(world)
+            else:
+                world.connect().put(key_of(FLAGGED, "p1"), record_body("p1", "first", BAD))
             seen = events(world)
             try:
                 do(
@@ -528,7 +553,8 @@ def test_a_review_that_dies_anywhere_is_either_not_made_or_finished(kind: str) -
             except Killed:
                 through = False
             after = finish(world, seen)
-            made = register(after, "p1").review is not None
+            kept = do(after, posts.look_at, "p1").register
+            made = kept is not None and kept.review is not None
             assert where(world, "p1") == ({APPROVED: 1} if made else {FLAGGED: 1}), (death, at)
             assert bool(world.objects(REVIEWED)) == made, (death, at)
             assert audited(after).count(("approve", "rosa", 1)) == made, (death, at)

@@ -171,15 +171,7 @@ def route(
     chosen = routing.outcome_of(reading, thresholds)
     now = time_text((yield Now()))
     record = reading.record
-    wanted = Decision(
-        revision=0,
-        outcome=chosen.outcome,
-        at=now,
-        digest=digest_of(record.text, record.media_url),
-        model=record.model[:200],
-        confidence=record.confidence,
-        reason=chosen.reason[:1_000],
-    )
+    wanted = _decision(record, chosen.outcome, now, chosen.reason)
     _, found = yield from register.change_register(
         bucket, id, lambda before: register.deciding(before, reading.revision, wanted, record.created_at or now)
     )
@@ -202,6 +194,12 @@ def route(
     target = key_of(found.outcome, id)
     placed = yield from places.place(bucket, key, version, target, revision=decision.revision, cause=cause)
     return RoutedPost(id, decision.revision, found.outcome, placed, decision.reason)
+
+
+def _decision(record: Record, outcome: Outcome, at: str, reason: str) -> Decision:
+    """What a record comes to. Its revision is for `register.deciding` to find."""
+    digest = digest_of(record.text, record.media_url)
+    return Decision(0, outcome, at, digest, record.model[:200], record.confidence, reason[:1_000])
 
 
 def post_id(key: str) -> str:
@@ -291,7 +289,7 @@ def review(
     if action not in ACTIONS:
         raise Invalid(f"a reviewer can {', '.join(ACTIONS)}, not {action!r}")
     bucket = yield from bus.bucket.open()
-    if (yield from read_register(bucket, id)) is None:
+    if (yield from read_register(bucket, id)) is None and not (yield from _adopt(bucket, id)):
         raise NotFound(f"there is no post {id!r}; it may be called otherwise")
     at = time_text((yield Now()))
     # Sent first: if nobody comes to settle it after what follows, a router does.
@@ -320,6 +318,24 @@ def review(
         yield from audit.note(bucket, line, again=not said.new)
     yield from places.settle(bucket, id)
     return said
+
+
+def _adopt(bucket: OpenBucket, id: str) -> Procedure[bool]:
+    """Take a post without a register as decided by where its record lies: somebody put it there before there was a
+    router of ours, or past it. False if it lies nowhere."""
+    found = yield from _lying(bucket, id)
+    if found is None:
+        return False
+    outcome, reading = found
+    now = time_text((yield Now()))
+    wanted = _decision(reading.record, outcome, now, "it lay there")
+
+    def adopting(before: Register) -> tuple[Register, None]:
+        known = before.revision > 0  # somebody was faster
+        return before if known else register.deciding(before, reading.revision or 1, wanted, now)[0], None
+
+    yield from register.change_register(bucket, id, adopting)
+    return True
 
 
 def _said(id: str, said: Review) -> Line:
@@ -357,13 +373,20 @@ def look_at(bus: BusApi, id: str) -> Procedure[Seen]:
     """One post: its register and its record. Two GETs, and two more if it lies elsewhere than its register says."""
     bucket = yield from bus.bucket.open()
     found = yield from read_register(bucket, check_id(id))
-    first = found.outcome if found is not None else None
+    lying = yield from _lying(bucket, id, found.outcome if found is not None else None)
+    if lying is None:
+        return Seen(id, found, None, None)
+    outcome, reading = lying
+    return Seen(id, found, reading.record, outcome, reading.fault)
+
+
+def _lying(bucket: OpenBucket, id: str, first: Outcome | None = None) -> Procedure[tuple[Outcome, Reading] | None]:
+    """Where the record of a post lies, and what it says; looked for at `first` first. One GET for each place."""
     for outcome in sorted(OUTCOMES, key=lambda each: each != first):
         there = yield from get(full_key(bucket, key_of(outcome, id)))
         if not isinstance(there, Missing):
-            reading = routing.read(there.body, id=id)
-            return Seen(id, found, reading.record, outcome, reading.fault)
-    return Seen(id, found, None, None)
+            return outcome, routing.read(there.body, id=id)
+    return None
 
 
 class Entry(msgspec.Struct, frozen=True):

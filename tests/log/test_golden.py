@@ -55,7 +55,7 @@ MESSAGES = [
     Message("fence-1", AT, fence=8),
 ]
 
-PARTS = Parts((Part("parts/b7/0.ndjson", 1000, 65_536), Part("parts/b7/1.ndjson", 1, 70)), "b7")
+PARTS = Parts((Part("parts/b7/0.ndjson", 1000, 65_536, "a1b2c3d4e5f60718"), Part("parts/b7/1.ndjson", 1, 70)), "b7")
 
 HEAD = Head(
     next=120,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -167,6 +168,21 @@ def test_a_corrupt_segment_is_named_in_the_error(inbox: Inbox, failing: Callable
     assert f"queues/jobs/log/0/{0:020}.ndjson has a line that is not a message" in text
 
 
+def test_a_part_that_is_not_what_was_written_is_named_though_it_looks_right(
+    inbox: Inbox, failing: Callable[..., str]
+) -> None:
+    inbox.write(inbox.spark.sql("select 'left' as body").coalesce(1), "jobs", bodyFormat="text")
+    (part,) = inbox.file("queues/jobs/parts").rglob("*.ndjson")
+    part.write_bytes(part.read_bytes().replace(b"left", b"lift"))
+    for options in ({}, {"failOnDataLoss": "false"}):
+        text = failing(inbox.read("jobs", **options).collect)
+        assert "Corrupt" in text and f"{part.name} is not what was written" in text
+    # A writer that does not vouch for its lines has them read as they are.
+    (log,) = inbox.file("queues/jobs/log").rglob("*.ndjson")
+    log.write_bytes(re.sub(rb',"xxh3":"[0-9a-f]{16}"', b"", log.read_bytes()))
+    assert [row.body for row in inbox.read("jobs").collect()] == ['"lift"']
+
+
 def test_a_part_that_is_gone_is_data_loss(inbox: Inbox, failing: Callable[..., str]) -> None:
     inbox.write(inbox.spark.range(10).selectExpr("id as body").coalesce(1), "jobs")
     (part,) = inbox.file("queues/jobs/parts").rglob("*.ndjson")
@@ -264,11 +280,11 @@ def test_a_part_that_cannot_be_written_fails_its_task(plain_inbox: Inbox, monkey
 
     create, written = parts.create_part, []
 
-    def failing(*given: Any) -> Any:
+    def failing(*given: Any, **more: Any) -> Any:
         written.append(given)
         if len(written) == 3:
             raise bucketmq.Unavailable("the disk is full")
-        return (yield from create(*given))
+        return (yield from create(*given, **more))
 
     monkeypatch.setattr(parts, "PART_BYTES", 200)
     monkeypatch.setattr(parts, "create_part", failing)

@@ -25,6 +25,8 @@ from bucketmq.spark.options import Place
 from bucketmq.spark.plan import Piece
 from bucketmq.spark.rows import RowMaker
 
+from .test_lines import ROWS, batch_of, written
+
 AT = "2026-11-16T12:00:00.000Z"
 STRINGS = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema(
@@ -76,9 +78,9 @@ def fetcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fetcher]:
 
 
 def read(
-    fetcher: Fetcher, data: bytes, schema: Any = SCHEMA, *, bodies: BodyReader | None = None
+    fetcher: Fetcher, data: bytes, schema: Any = SCHEMA, *, bodies: BodyReader | None = None, vouched: bool = False
 ) -> list[dict[str, Any]]:
-    chunk = Chunk(3, 10, memoryview(data), ends_of(data), "log/3/10")
+    chunk = Chunk(3, 10, memoryview(data), ends_of(data), "log/3/10", vouched)
     made = list(RowMaker(schema, fetcher, bodies, "us").batches([chunk]))
     for batch in made:
         batch.validate(full=True)
@@ -103,6 +105,14 @@ def test_lines_become_the_rows_that_decoding_them_makes(fetcher: Fetcher, messag
     assert read(fetcher, data) == decoded(fetcher, data)
     few = pa.schema([SCHEMA.field("key"), SCHEMA.field("offset")])
     assert read(fetcher, data, few) == [{"key": row["key"], "offset": row["offset"]} for row in decoded(fetcher, data)]
+
+
+@settings(deadline=None, max_examples=50)  # other tests run beside it
+@given(ROWS)
+def test_lines_that_the_sink_vouches_for_are_read_alike_without_a_look(fetcher: Fetcher, rows: list[Any]) -> None:
+    data = written(batch_of(rows))
+    if data:
+        assert read(fetcher, data, vouched=True) == decoded(fetcher, data)
 
 
 @settings(deadline=None)  # other tests run beside it

@@ -46,11 +46,13 @@ def in_one_line(text: str) -> bytes:
     return msgspec.json.format(text.encode(), indent=-1) if "\n" in text else text.encode()
 
 
-@settings(deadline=None, max_examples=50)  # other tests run beside it
-@given(st.lists(st.tuples(KEYS, HEADERS, JSON, SPACING, st.none() | st.binary(max_size=5))), st.integers(0, 10**7))
-def test_bodies_of_json_text_and_of_bytes(rows: list[Any], first: int) -> None:
+ROWS = st.lists(st.tuples(KEYS, HEADERS, JSON, SPACING, st.none() | st.binary(max_size=5)))
+"""Keys, headers, bodies, how these are written, and bytes instead of some."""
+
+
+def batch_of(rows: list[Any]) -> Any:
     texts = [None if raw is not None else json.dumps(body, indent=spacing) for _, _, body, spacing, raw in rows]
-    batch = pa.record_batch(
+    return pa.record_batch(
         {
             "key": pa.array([key for key, *_ in rows], pa.string()),
             "headers": pa.array([None if each[1] is None else list(each[1].items()) for each in rows], STRINGS),
@@ -58,8 +60,14 @@ def test_bodies_of_json_text_and_of_bytes(rows: list[Any], first: int) -> None:
             "body_bytes": pa.array([raw for *_, raw in rows], pa.binary()),
         }
     )
+
+
+@settings(deadline=None, max_examples=50)  # other tests run beside it
+@given(ROWS, st.integers(0, 10**7))
+def test_bodies_of_json_text_and_of_bytes(rows: list[Any], first: int) -> None:
+    batch = batch_of(rows)
     wanted = []
-    for number, (row, text) in enumerate(zip(rows, texts, strict=True), first):
+    for number, (row, text) in enumerate(zip(rows, batch.column("body").to_pylist(), strict=True), first):
         key, headers, _, _, raw = row
         if text is None:
             wanted.append(message(number, key, headers, body_base64=to_base64(raw)))
@@ -136,6 +144,26 @@ def test_a_body_that_is_not_one_json_value_is_refused_whatever_its_neighbours_ar
     for before, after in ((["1"], ["2"]), ([], []), (["{}"], ["{}"])):
         with pytest.raises(Invalid, match="not JSON"):
             written(pa.record_batch({"body": pa.array([*before, *texts, *after])}))
+
+
+def not_utf8(text: bytes) -> Any:
+    return pa.Array.from_buffers(pa.string(), 1, pa.array([text]).buffers())
+
+
+@pytest.mark.parametrize("text", [b'"\xff"', b'{"a":"\xc3("}', b"\xff", b'a"\xff'])
+def test_what_is_not_utf8_is_refused_wherever_it_is(text: bytes) -> None:
+    odd, fine = not_utf8(text), pa.array(["1"])
+    batches = [
+        (pa.record_batch({"body": odd}), True),
+        (pa.record_batch({"body": pa.StructArray.from_arrays([odd], ["a"])}), False),
+        (pa.record_batch({"body": fine, "key": odd}), False),
+        (pa.record_batch({"body": fine, "headers": pa.MapArray.from_arrays([0, 1], fine, odd)}), False),
+    ]
+    if text.startswith((b'"', b"{")):
+        batches.append((pa.record_batch({"body": odd}), False))
+    for batch, plain in batches:
+        with pytest.raises(Invalid, match="not UTF-8"):
+            written(batch, text=plain)
 
 
 @pytest.mark.parametrize(("kind", "text"), [(pa.string(), False), (pa.string(), True), (pa.list_(pa.string()), False)])

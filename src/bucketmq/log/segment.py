@@ -24,12 +24,15 @@ DEPTH_MAX = 200
 """How deep a body may nest. A reader's stack is finite, and a body it cannot decode would stop the whole segment."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     """An object of `count` lines that a segment of parts names. `key` is relative to the queue."""
 
     key: str
     count: int
     size_bytes: int
+    xxh3: str = ""
+    """The hash of its bytes, if its writer vouches for its lines: each is a message, in UTF-8, and its body comes last.
+    Who finds the hash right need not look."""
 
 
 class Parts(msgspec.Struct, frozen=True):

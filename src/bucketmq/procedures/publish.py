@@ -326,8 +326,10 @@ def _divide(queue: OpenQueue, transaction: str, batch: int, made: Made, shards: 
     return divided
 
 
-def create_part(queue: OpenQueue, transaction: str, name: str, body: bytes, count: int) -> Procedure[Part]:
+def create_part(
+    queue: OpenQueue, transaction: str, name: str, body: bytes, count: int, *, xxh3: str = ""
+) -> Procedure[Part]:
     """Write lines under a name that nobody else uses; the part as a segment names it. One PUT."""
     key = queue.keys.part(transaction, name)
     yield from create_named(key, body)
-    return Part(key.removeprefix(f"{queue.keys.root}/"), count, len(body))
+    return Part(key.removeprefix(f"{queue.keys.root}/"), count, len(body), xxh3)

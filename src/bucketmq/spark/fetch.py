@@ -13,11 +13,12 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
+from xxhash import xxh3_64_hexdigest
 
 from bucketmq.bucket.port import Missing
 from bucketmq.errors import Corrupt, NotFound
 from bucketmq.log.layout import join
-from bucketmq.log.segment import Segment
+from bucketmq.log.segment import Part, Segment
 from bucketmq.procedures.verbs import get
 from bucketmq.spark.opened import Opened
 from bucketmq.spark.plan import Piece
@@ -44,6 +45,8 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     ends: Numbers
     """Where each line ends, behind its line feed."""
     key: str
+    vouched: bool = False
+    """Whether these are the bytes that their writer vouched for (`bucketmq.log.segment.Part`)."""
 
     @property
     def count(self) -> int:
@@ -84,21 +87,24 @@ class Fetcher:
                 yield from self._of_parts(segment, piece)
 
     def _of_parts(self, segment: Segment, piece: Piece) -> Iterator[Chunk]:
-        wanted: list[tuple[str, int, int]] = []
+        wanted: list[tuple[Part, int]] = []
         first = segment.base
         for part in segment.parts:
             if first < piece.end and first + part.count > piece.start:
-                wanted.append((join(self._keys.root, part.key), first, part.count))
+                wanted.append((part, first))
             first += part.count
-        for (key, first, count), body in self.ahead(lambda part: self._get(part[0]), wanted):
+        for (part, first), body in self.ahead(lambda each: self._get(join(self._keys.root, each[0].key)), wanted):
+            key = join(self._keys.root, part.key)
             if body is None:
                 # Trimming deletes the parts of a segment before the segment.
                 self._lost(f"{key}, a part of shard {piece.shard}")
                 continue
             ends = ends_of(body)
-            if not body.endswith(b"\n") or len(ends) != count:
-                raise Corrupt(f"{key} has not {count} lines, as its segment says; restore it")
-            yield from cut(piece, first, body, ends, key)
+            if not body.endswith(b"\n") or len(ends) != part.count:
+                raise Corrupt(f"{key} has not {part.count} lines, as its segment says; restore it")
+            if part.xxh3 and xxh3_64_hexdigest(body) != part.xxh3:
+                raise Corrupt(f"{key} is not what was written (its XXH3 is not {part.xxh3}); restore it from a copy")
+            yield from cut(piece, first, body, ends, key, vouched=bool(part.xxh3))
 
     def body(self, name: str) -> bytes | None:
         """A large body, by its key below the queue; None if it is gone and that is no error here."""
@@ -148,7 +154,7 @@ def ends_of(lines: bytes) -> Numbers:
     return np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
 
 
-def cut(piece: Piece, first: int, lines: bytes, ends: Numbers, key: str) -> Iterator[Chunk]:
+def cut(piece: Piece, first: int, lines: bytes, ends: Numbers, key: str, *, vouched: bool = False) -> Iterator[Chunk]:
     """What of the lines of an object belongs to a piece, in chunks of about the same size."""
     whole = memoryview(lines)
     row, stop = max(piece.start - first, 0), min(piece.end - first, len(ends))
@@ -158,5 +164,5 @@ def cut(piece: Piece, first: int, lines: bytes, ends: Numbers, key: str) -> Iter
     while row < stop:
         last = min(int(np.searchsorted(ends, begin + step)) + 1, stop)
         end = int(ends[last - 1])
-        yield Chunk(piece.shard, first + row, whole[begin:end], ends[row:last] - begin, key)
+        yield Chunk(piece.shard, first + row, whole[begin:end], ends[row:last] - begin, key, vouched)
         row, begin = last, end

@@ -6,7 +6,8 @@ A plain line is as senders write most of them, with these fields in this order a
 
 `key` may be missing. There is no escape in id and key, and the time is as wide as here. The words between the fields
 are compared eight bytes at a time. What is left of a line must be one JSON value: each body is checked to be one, and
-so nothing follows it. Other lines are not looked at here: `bucketmq.spark.rows` decodes them.
+so nothing follows it, unless somebody vouches for that. Other lines are not looked at here: `bucketmq.spark.rows`
+decodes them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketmq.spark.texts import Numbers, are_values, held_by
+from bucketmq.spark.texts import Numbers, are_values, held_by, is_utf8
 
 ARRAY_BYTES_MAX = 1 << 31
 """So many bytes fit into one Arrow array of the kind that Spark takes."""
@@ -57,12 +58,13 @@ class Frames(msgspec.Struct, frozen=True):
     """The other lines."""
 
 
-def find(data: memoryview, ends: Numbers) -> Frames | None:
+def find(data: memoryview, ends: Numbers, *, vouched: bool = False) -> Frames | None:
     """The frames of lines that end there; None if all of them are to be decoded: as the first is not plain and
-    neighbours are alike, or because something may be wrong with them, which the decoder can tell best."""
-    if not _plain.match(data) or len(data) >= ARRAY_BYTES_MAX or not _is_text(data):
+    neighbours are alike, or because something may be wrong with them, which the decoder can tell best. Lines that are
+    `vouched` for are messages in UTF-8 whose body comes last."""
+    if not _plain.match(data) or len(data) >= ARRAY_BYTES_MAX or not (vouched or is_utf8(data)):
         return None
-    return _Lines(data, ends).frames()
+    return _Lines(data, ends).frames(vouched=vouched)
 
 
 class _Lines:
@@ -84,7 +86,7 @@ class _Lines:
         self._key_ends = self._find_key_ends()
         self._bodies = self._key_ends + len('","body":')
 
-    def frames(self) -> Frames | None:
+    def frames(self, *, vouched: bool) -> Frames | None:
         there = np.flatnonzero(self._framed())
         ids, keys = self._texts(self._ids, self._id_ends, there), self._texts(self._keys, self._key_ends, there)
         odd = _odd(ids) | _odd(keys)
@@ -92,7 +94,7 @@ class _Lines:
             there = there[~odd]
             ids, keys = ids.filter(pa.array(~odd)), keys.filter(pa.array(~odd))
         bodies, times = self._texts(self._bodies, self._ends, there), self._parsed_times(there)
-        if times is None or not are_values(bodies):
+        if times is None or not (vouched or are_values(bodies)):
             return None
         keys = _without(keys, ~self._keyed[there])
         bodies = _without(bodies, pc.equal(bodies, "null").to_numpy(zero_copy_only=False))
@@ -186,13 +188,3 @@ def _odd(texts: pa.Array) -> Numbers:
 
 def _without(texts: pa.Array, missing: Numbers) -> pa.Array:
     return pc.if_else(pa.array(missing), pa.scalar(None, pa.string()), texts) if missing.any() else texts
-
-
-def _is_text(data: memoryview) -> bool:
-    """Whether all of it is UTF-8. Then every text in it is, as it ends before a quote."""
-    bounds = pa.py_buffer(np.array([0, len(data)], np.int32))
-    try:
-        pa.Array.from_buffers(pa.binary(), 1, [None, bounds, pa.py_buffer(data)]).cast(pa.string())
-    except pa.ArrowInvalid:
-        return False
-    return True

@@ -14,10 +14,13 @@ from bucketmq.errors import Invalid
 from bucketmq.log.segment import to_base64
 from bucketmq.procedures.send import HEADERS_BYTES_MAX, KEY_CHARS_MAX
 from bucketmq.spark import lines
+from bucketmq.spark.texts import held_by, is_utf8
 
 BODY_COLUMNS = ("body", "value")
 OVERLOOKED = ("id", "sent_at", "shard", "offset")
 """Columns of the source that a message gets anew when it is sent."""
+
+NOT_UTF8 = "a body, key or header is not UTF-8, as Spark's strings may be; make it text, or put it into body_bytes"
 
 
 class Columns:
@@ -41,8 +44,14 @@ class Columns:
         """The line of each row, with its line feed. The ids are `name` and a number from `first` on.
 
         Column by column and byte for byte what `log.segment` makes of messages; nothing in it is made row by row
-        unless bodies are bytes or not compact.
+        unless bodies are bytes or not compact. They may be vouched for: messages in UTF-8, with the body last.
         """
+        try:
+            return self._lines(batch, name, first, at)
+        except (UnicodeDecodeError, pa.ArrowInvalid) as error:
+            raise Invalid(f"{NOT_UTF8} ({error})") from None
+
+    def _lines(self, batch: pa.RecordBatch, name: str, first: int, at: str) -> pa.Array:
         keys, headers = self.keys(batch), _headers(batch)
         begin = msgspec.json.encode(name)[:-1]
         columns: list[Any] = [
@@ -58,7 +67,10 @@ class Columns:
         if headers is not None:
             there = pa.array([each is not None for each in headers])
             columns.append(lines.optional(b"headers", lines.encoded(headers), there))
-        return lines.joined(*columns, *self._bodies(batch), b"}\n")
+        made = lines.joined(*columns, *self._bodies(batch), b"}\n")
+        if not is_utf8(held_by(made)):
+            raise Invalid(NOT_UTF8)
+        return made
 
     def check(self, batch: pa.RecordBatch) -> None:
         """`Invalid` if a row of them can be no message."""

@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
+from xxhash import xxh3_64_hexdigest
 
 from bucketmq.log import segment
 from bucketmq.procedures.opened import OpenQueue
@@ -74,13 +75,17 @@ class Uploads:
 class Parts:
     """Lines on their way into parts of one queue. One PUT for each shard and 8 MiB."""
 
-    def __init__(self, uploads: Uploads, queue: OpenQueue, task: Task, *, name: str | None = None) -> None:
+    def __init__(
+        self, uploads: Uploads, queue: OpenQueue, task: Task, *, name: str | None = None, vouched: bool = False
+    ) -> None:
         self._uploads = uploads
         self._queue = queue
         self._task = task
         self._shards = uploads.here.run(sending_settings(queue)).shards
         self._name = name
         """The queue's, if it is not the one of the register."""
+        self._vouched = vouched
+        """Whether all lines are messages in UTF-8 whose body comes last."""
         self._open: dict[int, list[pa.Array]] = {}
         self._sizes: dict[int, int] = {}
         self._begun: list[Future[Made]] = []
@@ -108,7 +113,8 @@ class Parts:
         task = self._task
         name = f"{task.batch}-{task.partition}-{task.attempt}-{(yield NewId())}"
         body = b"".join([held_by(each) for each in lines])
-        made = yield from create_part(self._queue, task.transaction, name, body, sum(map(len, lines)))
+        xxh3 = xxh3_64_hexdigest(body) if self._vouched else ""
+        made = yield from create_part(self._queue, task.transaction, name, body, sum(map(len, lines)), xxh3=xxh3)
         return Made(shard, self._shards, made, (yield Now()), self._name)
 
 

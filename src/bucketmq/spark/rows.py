@@ -94,7 +94,7 @@ class RowMaker:
         counts = [chunk.count for chunk in chunks]
         shards = np.repeat(np.array([chunk.shard for chunk in chunks], np.int32), counts)
         offsets = np.concatenate([np.arange(chunk.first, chunk.first + chunk.count) for chunk in chunks])
-        found = frames.find(data, ends)
+        found = frames.find(data, ends, vouched=all(chunk.vouched for chunk in chunks))
         whole = None if found is None else self._of_frames(found, shards, offsets)
         if whole is not None:
             step = 2 * ROWS_PER_BATCH

@@ -44,7 +44,7 @@ SOCKET_PATH_MAX = 103
 
 REMOTE = "sc://"
 
-NEEDED = ("pyspark", "pyarrow", "pandas")
+NEEDED = ("pyspark", "pyarrow", "pandas", "xxhash")
 
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 

@@ -78,7 +78,7 @@ class _Writer(Writer):
         name, at = here.run(_begun())
         sent = 0
         with Uploads(here) as uploads:
-            parts = Parts(uploads, here.queue, task)
+            parts = Parts(uploads, here.queue, task, vouched=True)
             dead_letters = DeadLetters(uploads, self._options.dead_letters, task)
             for batch in iterator:
                 living = dead_letters.take(batch)

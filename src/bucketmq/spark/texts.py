@@ -1,4 +1,4 @@
-"""Arrow arrays of texts: the bytes they hold, and whether these are JSON."""
+"""Arrow arrays of texts: the bytes they hold, and whether these are text and JSON."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ def held_by(texts: pa.Array) -> memoryview:
         return memoryview(b"")
     bounds = bounds_of(texts)
     return memoryview(data)[bounds[0] : bounds[-1]]
+
+
+def is_utf8(data: memoryview) -> bool:
+    """Whether all of it is text."""
+    bounds = pa.py_buffer(np.array([0, len(data)], np.int64))
+    try:
+        pa.Array.from_buffers(pa.large_binary(), 1, [None, bounds, pa.py_buffer(data)]).cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def are_objects(texts: pa.Array) -> bool:

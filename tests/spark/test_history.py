@@ -13,14 +13,7 @@ pytest.importorskip("pyspark")
 
 from bucketmq import Invalid, Queue
 from bucketmq.pipelines.chores import archive, audit, replay
-from bucketmq.pipelines.chores.audit import bounds
-from bucketmq.procedures.opened import OpenQueue
-from bucketmq.procedures.requests import Procedure
 from bucketmq.spark.history import history
-from bucketmq.spark.opened import Opened
-from bucketmq.spark.options import place_of
-from bucketmq.spark.survey import position, tails
-from bucketmq.spark.view import shares
 
 from .conftest import Inbox
 from .test_archive import send, settle
@@ -142,23 +135,6 @@ def test_an_audit_agrees_with_the_librarys_own_numbers_and_finds_what_was_lost(l
     assert sum(line.lost for line in found.lines if line.subscription == "main") == 40, found.lines
     assert "NO" in str(found)
     assert audit.table(inbox.spark, found).where("not complete").count() >= 1
-
-
-def test_who_begins_anew_looks_behind_the_hole_that_a_lost_segment_left(plain_inbox: Inbox) -> None:
-    jobs = plain_inbox.bucket.queue("jobs")
-    send(jobs, 40)
-    plain_inbox.file(f"queues/jobs/log/0/{20:020}.ndjson").unlink()
-    place = place_of(plain_inbox.url, "jobs", {})
-
-    def asked(ask: Callable[[OpenQueue], Procedure[Any]]) -> Any:
-        here = Opened(place, create=False)
-        return here.run(ask(here.queue))
-
-    assert asked(lambda queue: bounds(queue, None)).ends == {0: 40}
-    assert asked(tails) == {0: 40}
-    assert asked(lambda queue: position(queue, "latest", "endingOffsets", strict=True)).offset(0) == 40
-    [share] = asked(shares)
-    assert [(piece.start, piece.end) for piece in share.pieces] == [(0, 10), (10, 30), (30, 40)]
 
 
 def test_trimming_without_an_archive_is_no_loss(inbox: Inbox) -> None:

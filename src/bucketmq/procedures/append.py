@@ -183,13 +183,11 @@ def listed_tail(queue: OpenQueue, log: ShardLog) -> Procedure[int]:
     there; else as `fresh_tail`, which lists itself when it begins anew.
     """
     if not queue.lists_in_order:
-        last, _ = yield from _last_listed(log, log.tail or (yield from trim_mark(log)))
-        segment = yield from read_segment(queue, log, last)
-        log.learn(last if segment is None else segment.end, 0.0)
+        yield from _find_tail(queue, log, by_listing=True)
     return (yield from fresh_tail(queue, log))
 
 
-def _find_tail(queue: OpenQueue, log: ShardLog) -> Procedure[None]:
+def _find_tail(queue: OpenQueue, log: ShardLog, *, by_listing: bool = False) -> Procedure[None]:
     keys = log.keys.hint(log.shard), log.keys.trim(log.shard)
     hint, trim = yield from get_many(keys)
     start = log.tail or 0
@@ -198,7 +196,7 @@ def _find_tail(queue: OpenQueue, log: ShardLog) -> Procedure[None]:
     if isinstance(trim, Object):
         start = max(start, documents.decode(Trim, trim.body, keys[1]).low)
     passed = 0
-    if queue.lists_in_order:
+    if queue.lists_in_order or by_listing:
         start, passed = yield from _last_listed(log, start)
     while (segment := (yield from read_segment(queue, log, start))) is not None:
         start, passed = segment.end, passed + 1

@@ -48,8 +48,8 @@ class Columns:
         """
         try:
             return self._lines(batch, name, first, at)
-        except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-            raise Invalid(f"{NOT_UTF8} ({error})") from None
+        except UnicodeDecodeError:
+            raise Invalid(NOT_UTF8) from None
 
     def _lines(self, batch: pa.RecordBatch, name: str, first: int, at: str) -> pa.Array:
         keys, headers = self.keys(batch), _headers(batch)
@@ -116,6 +116,8 @@ def _is_text(kind: pa.DataType) -> bool:
 def _checked_keys(column: pa.Array) -> pa.Array:
     if not _is_text(column.type):
         raise Invalid(f"column key must be string, not {column.type}; cast it")
+    if not is_utf8(held_by(column.drop_null())):
+        raise Invalid(NOT_UTF8)
     sizes = pc.min_max(pc.utf8_length(column)).as_py()
     if sizes["min"] is not None and not 0 < sizes["min"] <= sizes["max"] <= KEY_CHARS_MAX:
         odd = next(key for key in column.to_pylist() if key is not None and not 0 < len(key) <= KEY_CHARS_MAX)

@@ -34,7 +34,8 @@ def run(args: list[str], spark: Any = None) -> int:
     amounts = suite.amounts_of(options, sizes.ALL)
     if options.rows:
         amounts = msgspec.structs.replace(amounts, rows=tuple(options.rows))
-    made = spark or session(f"local[{os.cpu_count() or 2},4]", name="bench")
+    conf = dict(each.partition("=")[::2] for each in options.conf)
+    made = spark or session(f"local[{os.cpu_count() or 2},4]", conf, name="bench")
     try:
         scenarios = {name: (partial(scenario, made), text) for name, (scenario, text) in SCENARIOS.items()}
         return suite.run(options, scenarios, amounts, "spark", picture=plot.save)
@@ -53,5 +54,8 @@ def _parser() -> argparse.ArgumentParser:
         quick="some minutes",
     )
     made.add_argument("--rows", nargs="+", type=int, metavar="N", help="read and write so many rows instead")
+    made.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's; may be repeated"
+    )
     made.add_argument("--plot", type=Path, metavar="FILE.png", help="a picture of the results")
     return made

@@ -13,6 +13,7 @@ import http.client
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -31,9 +32,13 @@ from bucketmq.errors import BucketMQError, Unavailable, Unsupported
 START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 STARTS_MAX = 3
+LOCKS_SECONDS = 5.0
+"""SeaweedFS' master tells who keeps the locks about a second after the filer has come: this is long after."""
 
 _KEYS = {"access_key_id": "admin", "secret_access_key": "bucketmq-testing", "region": "us-east-1"}
 _GRPC = 10_000  # SeaweedFS takes each port that it is given, and that port plus this
+_LOG = "server.log"
+_LOCKS_KNOWN = re.compile(rb"s3@\S+ received ring update")
 _PORTS = range(20_000, 22_700)  # so that neither is one that the system hands out to clients
 
 
@@ -41,7 +46,8 @@ _PORTS = range(20_000, 22_700)  # so that neither is one that the system hands o
 def seaweedfs(
     bucket: str = "bucketmq", *, webhook: str | None = None, webhook_token: str | None = None
 ) -> Iterator[str]:
-    """SeaweedFS with an empty disk in a temporary directory. Ready after about a second.
+    """SeaweedFS with an empty disk in a temporary directory. Ready after about two seconds: it answers after one, but
+    conditions do not hold in the moment when it learns where its locks are kept (docs/how-to/use-a-store.md).
 
     Its filer tells `webhook` of every change, showing `webhook_token`; it tells again what was not taken.
     """
@@ -76,6 +82,7 @@ def seaweedfs(
 
         environment = {"AWS_ACCESS_KEY_ID": _KEYS["access_key_id"], "AWS_SECRET_ACCESS_KEY": _KEYS["secret_access_key"]}
         with _served(command, bucket, environment, Path(folder), lambda port: None) as url:
+            _wait_for_locks(Path(folder) / _LOG)
             yield url
 
 
@@ -121,7 +128,7 @@ def _served(
     folder: Path,
     prepare: Callable[[int], None],
 ) -> Iterator[str]:
-    log = folder / "server.log"
+    log = folder / _LOG
     for attempt in range(1, STARTS_MAX + 1):
         port, arguments = command()
         url = f"s3://{bucket}?" + urlencode({"endpoint": f"http://127.0.0.1:{port}", **_KEYS}, safe=":/")
@@ -154,6 +161,19 @@ def _wait_until_it_writes(process: subprocess.Popen[bytes], url: str, prepare: C
             if isinstance(store.create("ready", b"ready"), Written | Refused):
                 store.delete("ready")
                 return True
+        time.sleep(0.05)
+    return False
+
+
+def _wait_for_locks(log: Path) -> bool:
+    """Wait until SeaweedFS' gateway says that it knows where locks are kept, or must know: whether it said so.
+
+    Until then it takes another way to its locks. A race in the very moment of the change may have two winners.
+    """
+    deadline = time.monotonic() + LOCKS_SECONDS
+    while time.monotonic() < deadline:
+        if _LOCKS_KNOWN.search(log.read_bytes()):
+            return True
         time.sleep(0.05)
     return False
 

@@ -19,7 +19,8 @@ from .world import drain, eventually
 
 def program(text: str, url: str) -> subprocess.Popen[str]:
     code = f"import bucketmq, os, sys, time\nURL = {url!r}\n" + textwrap.dedent(text)
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", code]  # of forks beside threads
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen[str], seconds: float = 30) -> tuple[str, str]:

@@ -14,8 +14,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bucketmq.errors import Invalid
-from bucketmq.log.segment import DEPTH_MAX, encode, to_base64
+from bucketmq.errors import Corrupt, Invalid
+from bucketmq.log.segment import DEPTH_MAX, decode_lines, encode, to_base64
 from bucketmq.queue.message import Message
 from bucketmq.spark.letters import Columns
 from bucketmq.spark.lines import bytes_of
@@ -176,3 +176,22 @@ def test_what_is_nested_too_deep_to_be_read_is_refused() -> None:
     assert written(pa.record_batch({"body": pa.array(["1", deep])})).endswith(b"]}\n")
     with pytest.raises(Invalid, match="nested deeper"):
         written(pa.record_batch({"body": pa.array(["1", f"[{deep}]"])}))
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["1e309", "-1E+0400", f"{'9' * 310}.5", f"{'9' * 250}e99", "1" * 5000],
+    ids=["a power", "a negative one", "a fraction", "many digits and a power", "more digits than Python reads"],
+)
+def test_a_number_that_no_worker_could_read_is_refused(number: str) -> None:
+    for body in (number, f'{{"a":[{number}]}}'):
+        with pytest.raises(Corrupt):
+            decode_lines(encode([message(0, None, None, body=msgspec.Raw(body.encode()))]), "a segment")
+        with pytest.raises(Invalid, match="number that is too large"):
+            written(pa.record_batch({"body": pa.array(["1", body, "{}"])}))
+
+
+def test_large_numbers_that_can_be_read_are_bodies_and_so_are_texts_that_look_like_larger_ones() -> None:
+    texts = ["1e308", "1e-400", "9" * 400, '"1e400"', f'{{"id":"3e1234","digits":"{"1" * 5000}"}}']
+    lines = written(pa.record_batch({"body": pa.array(texts)}))
+    assert [each.body for each in decode_lines(lines, "a segment")] == list(map(json.loads, texts))

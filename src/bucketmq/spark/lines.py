@@ -19,6 +19,9 @@ from bucketmq.errors import Invalid
 from bucketmq.log import segment
 from bucketmq.spark.texts import are_values, held_by
 
+_MAY_BE_HUGE = "[0-9][eE][+]?[0-9]{3}|[0-9]{200}"
+"""What is in every number that is too large for a double, or has more digits than Python reads; and in some texts."""
+
 
 def joined(*columns: Any) -> pa.Array:
     """The texts of each row one after the other. A column may also be one text for all rows; null is no text."""
@@ -98,13 +101,14 @@ def _depth(kind: pa.DataType) -> int:
 
 def checked(column: pa.Array) -> pa.Array:
     """A column of JSON that others wrote, as it is; what goes over several lines is made compact. `Invalid` if one is
-    not JSON. Spaces may stay: readers look for names of fields in lines without decoding them, but not in bodies."""
+    not JSON, or has a number that no worker could read. Spaces may stay: readers look for names of fields in lines
+    without decoding them, but not in bodies."""
     texts = column.cast(pa.large_binary())
     if texts.null_count:
         texts = texts.fill_null(b"null")
     if not are_values(texts) or any(feed in bytes(held_by(texts)) for feed in (b"\n", b"\r")):
         texts = _cut(b"".join([_line(text) for text in texts.to_pylist()]))
-    return _not_too_deep(texts)
+    return _without_huge_numbers(_not_too_deep(texts))
 
 
 def quoted(column: pa.Array) -> list[Any]:
@@ -178,6 +182,17 @@ def _not_too_deep(texts: pa.Array) -> pa.Array:
     if long.true_count:
         for text in texts.filter(long).to_pylist():
             segment.check_body(text)
+    return texts
+
+
+def _without_huge_numbers(texts: pa.Array) -> pa.Array:
+    """The same; `Invalid` if one has a number that is JSON and cannot be read: it would stop its whole segment."""
+    maybe = pc.match_substring_regex(texts, _MAY_BE_HUGE)
+    if maybe.true_count:
+        try:
+            msgspec.json.Decoder().decode_lines(b"\n".join(texts.filter(maybe).to_pylist()))
+        except msgspec.DecodeError as error:
+            raise Invalid(f"a body has a number that is too large ({error}); write it as text") from None
     return texts
 
 

@@ -195,6 +195,14 @@ def test_a_batch_without_rows_is_remembered_with_its_offsets_and_appends_nothing
     assert process.publish(0, []).already
 
 
+def test_a_batch_whose_offsets_are_not_known_does_not_have_those_of_the_batch_before(store: FaultyStore) -> None:
+    """A checkpoint made of them would have it read once more, and published under the next number."""
+    process = Process(store)
+    process.publish(0, process.make("a", "a"), offsets={"orders": {"0": 7}})
+    process.publish(1, process.make("b", "b"))
+    assert (register(store).batch, register(store).offsets) == (1, {})
+
+
 def test_the_steady_state_costs_a_get_and_two_puts_of_the_register_and_one_put_for_each_shard(
     store: FaultyStore,
 ) -> None:

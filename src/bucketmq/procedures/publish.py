@@ -187,7 +187,7 @@ def _enter(
     """The register with the batch entered, and what `_aim` knows about the places. A batch of nothing is done."""
     _check_age(made, (yield Now()))
     aimed, known_at = yield from _aim(queue, transaction, batch, made)
-    read = _plain(before.offsets if offsets is None else offsets)
+    read = _plain(offsets or {})  # where that is not known, what the batch before read is no answer
     return Publication(before.version + 1, batch, not aimed, (yield Now()), tuple(aimed), read), known_at
 
 

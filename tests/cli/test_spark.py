@@ -57,6 +57,17 @@ def test_a_checkpoint_is_made_again(cli: Cli, folder: Path, source: tuple[str, .
     assert (again.code, "is not empty" in again.err) == (2, True)
 
 
+@pytest.mark.usefixtures("query")
+def test_a_checkpoint_is_made_where_spark_would_look_for_it(cli: Cli, folder: Path) -> None:
+    source = ("--queue", "copies", "--txn", "copying")
+    assert cli("spark", "restore-checkpoint", f"{folder.as_uri()}/the%20checkpoint", *source).code == 0
+    assert (folder / "the checkpoint" / "commits" / "3").exists()
+    elsewhere = cli("spark", "restore-checkpoint", "hdfs://namenode/cp", *source)
+    assert (elsewhere.code, "is not on this machine" in elsewhere.err) == (2, True)
+    (folder / "a file").touch()
+    assert "restore into a new folder" in cli("spark", "restore-checkpoint", folder / "a file", *source).err
+
+
 @pytest.mark.parametrize("given", [(), ("--txn", "a", "--reader", "b")])
 def test_a_checkpoint_is_made_from_one_of_the_two(cli: Cli, folder: Path, given: tuple[str, ...]) -> None:
     assert cli("spark", "restore-checkpoint", folder / "cp", "--queue", "jobs", *given).code == 2

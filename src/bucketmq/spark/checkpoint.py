@@ -48,14 +48,19 @@ def offsets_of(location: str | None, batch: int) -> dict[str, dict[str, int]] | 
     return found
 
 
-def _read(location: str | None, name: str) -> str:
-    if not location:
-        return ""
+def folder_of(location: str) -> Path | None:
+    """The folder on this machine that Spark means by a location; None if it lies elsewhere."""
     parts = urlsplit(location)
     if parts.scheme not in ("", "file"):
+        return None
+    return Path(unquote(parts.path) if parts.scheme else location)
+
+
+def _read(location: str | None, name: str) -> str:
+    folder = folder_of(location) if location else None
+    if folder is None:
         return ""
-    folder = location if not parts.scheme else unquote(parts.path)
     try:
-        return (Path(folder) / name).read_text(encoding="utf-8")
+        return (folder / name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ""

@@ -20,6 +20,7 @@ from bucketmq.procedures.publish import Publication, publish
 from bucketmq.procedures.readers import find_reader
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.verbs import get_document
+from bucketmq.spark.checkpoint import folder_of
 from bucketmq.spark.offsets import Position
 from bucketmq.spark.opened import opened
 from bucketmq.spark.options import place_of
@@ -80,8 +81,10 @@ def restore_from_reader(
 
 
 def _empty(location: str | Path) -> Path:
-    folder = Path(location)
-    if folder.exists() and any(folder.iterdir()):
+    folder = folder_of(str(location))
+    if folder is None:
+        raise Invalid(f"{location} is not on this machine; restore into a folder here and copy it there")
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise Invalid(f"{folder} is not empty; restore into a new folder")
     return folder
 

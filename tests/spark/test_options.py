@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,3 +100,12 @@ def test_a_place_shows_no_secret() -> None:
 def test_options_of_the_store_are_told_apart_and_kept() -> None:
     found = source_options({**GOOD, "endpoint": "http://127.0.0.1:9", "Region": "x"}, streaming=True)
     assert found.place.options == (("endpoint", "http://127.0.0.1:9"), ("region", "x"))
+
+
+def test_a_folder_is_named_by_its_whole_path_since_executors_begin_in_others() -> None:
+    given = {"path": "inbox", "queue": "jobs"}
+    here = str(Path("inbox").absolute())
+    assert source_options(given, streaming=False).place.url == here
+    assert sink_options(given).place.url == here
+    for url in ("s3://inbox", "s3:inbox"):  # the second is refused when it is opened
+        assert source_options({**given, "path": url}, streaming=False).place.url == url

@@ -115,12 +115,13 @@ def drain(
     if lease_seconds is not None:
         check_seconds(lease_seconds, "lease_seconds", low=LEASE_SECONDS_MIN, high=LEASE_SECONDS_MAX)
     seconds = check_seconds(seconds_max, "seconds_max", high=LEASE_SECONDS_MAX)
-    found = opened(place_of(url, queue, options or {}))
+    place = place_of(url, queue, options or {})
+    found = opened(place)
     found.run(_check_subscription(found.queue, subscription))
     shares = [
         Share(
             task,
-            url,
+            place.url,
             queue,
             subscription,
             handle,

@@ -120,12 +120,8 @@ class SinkOptions(msgspec.Struct, frozen=True):
 
 
 def place_of(url: str, queue: str, options: Mapping[str, str]) -> Place:
-    """A queue in a bucket, dead letters too; `options` are those of the store. Makes no request.
-
-    A folder is named by its whole path: executors begin in other folders than the driver.
-    """
-    where = url if "://" in url else str(Path(url).absolute())
-    return _Options({**options, "path": where, "queue": queue}, ()).place(allow_dead=True)
+    """A queue in a bucket, dead letters too; `options` are those of the store. Makes no request."""
+    return _Options({**options, "path": url, "queue": queue}, ()).place(allow_dead=True)
 
 
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -244,7 +240,7 @@ class _Options:
         if queue.endswith(DEAD_SUFFIX) and not allow_dead:
             raise Invalid(f"{queue!r} is for dead letters; write to another queue")
         store = tuple(sorted((name, text) for name, text in self._given.items() if name in STORE_OPTIONS))
-        return Place(url, queue, store)
+        return Place(_whole(url), queue, store)
 
     def where(self, name: str, default: str) -> Where:
         text = self.text(name)
@@ -323,6 +319,12 @@ class _Options:
         if odd or len(set(names)) < len(names):
             raise Invalid(f"columns must be some of {', '.join(COLUMNS | ASKED_FOR)}, each once, not {text[:80]!r}")
         return names
+
+
+def _whole(url: str) -> str:
+    """A folder by its whole path: executors begin in other folders than the driver, which asks here."""
+    is_path = "://" not in url and url.partition(":")[0].lower() not in OPTIONS
+    return str(Path(url).absolute()) if is_path else url
 
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

@@ -283,6 +283,22 @@ def test_records_of_writers_without_a_register_are_routed_too(world: World) -> N
     assert where(world, "a b") == {APPROVED: 3}
 
 
+@pytest.mark.parametrize("spam", [CLEAN, BAD])
+@pytest.mark.parametrize("left", ["a record of the demo", "no record"])
+def test_what_lay_there_before_there_was_a_register_gives_way_to_what_is_submitted(
+    world: World, left: str, spam: float
+) -> None:
+    bucket = world.connect()
+    demo = {"id": "p1", "text": "old", "categories": [], "violation": False, "confidence": 0.0, "created_at": ""}
+    bucket.put(key_of(APPROVED, "p1"), demo if left == "a record of the demo" else b"what is this?")
+    do(bucket, posts.accept, "p1", "new")
+    routed = do(bucket, posts.route, classify(bucket, "p1", "new", spam))
+    assert routed.placed == "placed"
+    finish(world, 0)
+    assert where(world, "p1") == {APPROVED if spam == CLEAN else FLAGGED: 1}
+    assert do(bucket, posts.look_at, "p1").record.text == "new"
+
+
 @pytest.mark.parametrize("body", [b"", b"not json", b"[1]", b'{"id": "p1"}', b"\xff\xfe", b'{"id": 1e999}'])
 def test_what_is_no_record_is_looked_at_by_a_person(world: World, body: bytes) -> None:
     bucket = world.connect()

@@ -15,9 +15,10 @@ import msgspec
 from bucketmq.bucket.port import Missing, Object
 from bucketmq.errors import Contended, Invalid, NotFound
 from bucketmq.events.event import plain_version
+from bucketmq.pipelines.moderation import routing
 from bucketmq.pipelines.moderation.ids import key_of
 from bucketmq.pipelines.moderation.record import OUTCOMES, REVIEWED
-from bucketmq.pipelines.moderation.register import Register, Review, read_register
+from bucketmq.pipelines.moderation.register import Register, Review, digest_of, read_register
 from bucketmq.procedures.events import full_key
 from bucketmq.procedures.move_object import move
 from bucketmq.procedures.objects import put, remove
@@ -36,19 +37,23 @@ Placed = Literal["placed", "there", "superseded", "gone"]
 more."""
 
 
-def revision_in(body: bytes) -> int:
-    """The revision of a record that lies in the bucket. Writers that do not know of revisions write the first."""
+def revision_in(body: bytes, digest: str) -> int:
+    """The revision of what lies in the bucket. Writers that do not know of revisions write the first if it is about the
+    decided content, `digest`, and else what was there before it: 0."""
     try:
         revision = msgspec.json.decode(body)["revision"]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
-        return 1
-    return revision if isinstance(revision, int) and revision >= 1 else 1
+        revision = None
+    if isinstance(revision, int) and revision >= 1:
+        return revision
+    record = routing.read(body, id="").record
+    return 1 if digest_of(record.text, record.media_url) == digest else 0
 
 
 def place(
-    bucket: OpenBucket, key: str, version: str, target: str, *, revision: int, cause: Cause = NO_CAUSE
+    bucket: OpenBucket, key: str, version: str, target: str, *, revision: int, digest: str, cause: Cause = NO_CAUSE
 ) -> Procedure[Placed]:
-    """Move the record at `key`, of this revision, to `target`."""
+    """Move the record at `key`, of this revision and content, to `target`."""
     patience = Patience(f"moving {key} to {target}")
     while True:
         try:
@@ -61,7 +66,7 @@ def place(
         except Invalid as error:
             there = yield from get(full_key(bucket, target))
             if isinstance(there, Object):
-                found = revision_in(there.body)
+                found = revision_in(there.body, digest)
                 if found >= revision:
                     dropped = yield from drop(bucket, key, version, cause=cause)
                     return ("there" if found == revision else "superseded") if dropped else "gone"
@@ -98,7 +103,8 @@ def settle(bucket: OpenBucket, id: str, *, cause: Cause = NO_CAUSE) -> Procedure
 def _settled(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[bool]:
     """Whether no object of the post is left at a wrong place; False if the register should be read again."""
     assert register.decision is not None and register.outcome is not None
-    revision, home = register.decision.revision, key_of(register.outcome, register.id)
+    revision, digest = register.decision.revision, register.decision.digest
+    home = key_of(register.outcome, register.id)
     for prefix in OUTCOMES:
         key = key_of(prefix, register.id)
         if key == home:
@@ -106,12 +112,13 @@ def _settled(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[
         found = yield from get(full_key(bucket, key))
         if isinstance(found, Missing):
             continue
-        version, have = plain_version(found.version), revision_in(found.body)
+        version, have = plain_version(found.version), revision_in(found.body, digest)
         if have < revision:
             if not (yield from drop(bucket, key, version, cause=cause)):
                 return False
         elif have == revision:
-            if (yield from place(bucket, key, version, home, revision=revision, cause=cause)) == "gone":
+            placed = yield from place(bucket, key, version, home, revision=revision, digest=digest, cause=cause)
+            if placed == "gone":
                 return False
         elif (yield from read_register(bucket, register.id)) != register:
             return False

@@ -192,7 +192,9 @@ def route(
             return RoutedPost(id, decision.revision, found.outcome, "gone", decision.reason)
         version = written
     target = key_of(found.outcome, id)
-    placed = yield from places.place(bucket, key, version, target, revision=decision.revision, cause=cause)
+    placed = yield from places.place(
+        bucket, key, version, target, revision=decision.revision, digest=decision.digest, cause=cause
+    )
     return RoutedPost(id, decision.revision, found.outcome, placed, decision.reason)
 
 

@@ -654,6 +654,29 @@ def test_whoever_finishes_an_old_review_does_not_hide_a_new_revision() -> None:
             break
 
 
+def test_whoever_settles_an_old_view_does_not_take_away_what_a_person_said() -> None:
+    """A router settles a post once more; a person decides about it before each of its requests."""
+    for at in range(100):
+        world = World("copying")
+        bucket = flagged(world)
+        router = world.connect()
+        met: list[Any] = []
+
+        def meddle(number: int, request: Any) -> None:
+            if number == at and not met:  # noqa: B023
+                met.append(do(bucket, posts.review, "p1", revision=1, reviewer="rosa", action="uphold"))  # noqa: B023
+
+        router.hands.meddle = meddle
+        do(router, posts.settle, "p1")
+        if met:
+            assert world.objects(REVIEWED).keys() == {key_of(REVIEWED, "p1")}, at
+            assert do(bucket, posts.waiting).entries == (), at
+        world.close()
+        if not met:
+            assert at > 3
+            break
+
+
 def test_the_list_of_waiting_posts_is_four_listings_for_a_small_bucket(world: World) -> None:
     bucket = world.connect()
     for number, spam in enumerate([CLEAN, BAD, UNSURE]):

@@ -129,7 +129,7 @@ def _settled(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[
 
 def _mark(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[bool]:
     """What people said, as objects: `reviewed/` for who decided, `escalated/` for who left it to another. Whether
-    anything had to be written."""
+    the register should be read again: something was written, or somebody else was at it."""
     wrote = False
     open_mark = register.escalation if register.review is None else None
     for prefix, review in ((REVIEWED, register.review), (ESCALATED, open_mark)):
@@ -139,6 +139,9 @@ def _mark(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[boo
             continue
         found = yield from look(full_key(bucket, key))
         if not isinstance(found, Missing):  # of a revision that is not the decided one any more
+            # Unless a person spoke since: the register is changed before this is written.
+            if (yield from read_register(bucket, register.id)) != register:
+                return True
             yield from drop(bucket, key, plain_version(found.version), cause=cause)
     return wrote
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bucketmq.bucket.memory import MemoryStore
@@ -153,6 +153,7 @@ def check_is_text(message: dict[str, Any], text: str) -> None:
         max_leaves=9,
     )
 )
+@example({"confidence": 10**400, "categories": [{"name": "spam", "flagged": True, "confidence": 10**400}]})
 def test_any_content_can_be_told_of(content: Any) -> None:
     for format in ("slack", "json", "pagerduty"):
         told = msgspec.json.decode(notices.encode(format, EVENT, content, routing_key="k"))  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from bucketmq.bucket.memory import MemoryStore
 from bucketmq.errors import Invalid
 from bucketmq.events import notices
 from bucketmq.events.event import ObjectEvent
+from bucketmq.events.signing import new_secret
 from bucketmq.pipelines.moderation import notice, posts, router
 from bucketmq.pipelines.moderation.notice import NOTICE_RULE
 from bucketmq.server.place import bus_of
@@ -247,6 +248,24 @@ def test_the_rule_is_made_once_changed_with_the_settings_and_stays_paused() -> N
         assert bucket.rules.secrets(NOTICE_RULE).bearer == "t"
         with pytest.raises(Invalid, match="not encrypted"):
             set_up(review_url="http://example.com/b")
+
+
+def test_a_token_is_not_shown_at_another_address() -> None:
+    with sync_on(MemoryStore()) as bucket:
+
+        def secrets_after(**options: Any) -> Any:
+            bucket._engine.run(notice.set_up(bus_of(bucket), settings_with(**options)))
+            return bucket.rules.secrets(NOTICE_RULE)
+
+        first = {"review_url": "https://events.pagerduty.com/v2/enqueue", "review_format": "pagerduty"}
+        signing = (new_secret(bytes(32)),)
+        assert secrets_after(**first, review_token="routing-key").bearer == "routing-key"
+        bucket.rules.change_secrets(NOTICE_RULE, lambda old: msgspec.structs.replace(old, signing=signing))
+        assert secrets_after(**first).bearer == "routing-key"  # another process may have it
+        after = secrets_after(review_url="https://hooks.slack.com/services/x")
+        assert (after.bearer, after.signing) == (None, signing)
+        after = secrets_after(review_url="https://example.com/a", review_token="another")
+        assert (after.bearer, after.signing) == ("another", signing)
 
 
 def test_a_notice_is_about_one_object() -> None:

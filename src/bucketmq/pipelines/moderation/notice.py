@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+import msgspec
+
 from bucketmq import rulebook
 from bucketmq.errors import Invalid, NotFound
-from bucketmq.events.rule import Rule, Secrets
+from bucketmq.events.rule import Rule, Secrets, Webhook
 from bucketmq.pipelines.moderation.record import FLAGGED
 from bucketmq.pipelines.moderation.settings import ModerationSettings
 from bucketmq.procedures.bus import BusApi, start_of
@@ -31,7 +33,8 @@ def set_up(bus: BusApi, settings: ModerationSettings) -> Procedure[Rule | None]:
     """Make the rule, or change it if the settings are others than last time; None without an address to tell.
 
     A rule that somebody paused stays so, and one that is as it should be keeps its place. Without an address the rule
-    is left as it is: another process may have one.
+    is left as it is: another process may have one. So is its token without another, unless the address is another too:
+    what was shown to one is not shown to the next.
     """
     if settings.review_url is None:
         return None
@@ -44,15 +47,23 @@ def set_up(bus: BusApi, settings: ModerationSettings) -> Procedure[Rule | None]:
         lease_seconds=LEASE_SECONDS,
         private=is_loopback(urlsplit(settings.review_url).hostname or ""),
     )
-    secrets = rulebook.make_secrets(None, settings.review_token, None, sign=False)
+    token = settings.review_token
     try:
         have = yield from bus.rule(NOTICE_RULE)
     except NotFound:
-        return (yield from _make(bus, wanted, secrets))
-    same = (have.filter, have.to, have.policy) == (wanted.filter, wanted.to, wanted.policy)
-    if same and (secrets is None or (yield from bus.secrets(NOTICE_RULE)).bearer == secrets.bearer):
+        return (yield from _make(bus, wanted, rulebook.make_secrets(None, token, None, sign=False)))
+    if token is not None or not _same_address(have, wanted):  # before the rule is changed
+        yield from bus.change_secrets(NOTICE_RULE, lambda old: msgspec.structs.replace(old, bearer=token, basic=None))
+    if (have.filter, have.to, have.policy) == (wanted.filter, wanted.to, wanted.policy):
         return have
-    return (yield from bus.add_rule(wanted, secrets, start_of("now"), existing=None, replace=True))
+    return (yield from bus.add_rule(wanted, None, start_of("now"), existing=None, replace=True))
+
+
+def _same_address(have: Rule, wanted: Rule) -> bool:
+    """Whether the same is told in the same way: PagerDuty's token is a part of what is told."""
+    if not isinstance(have.to, Webhook) or not isinstance(wanted.to, Webhook):
+        return False
+    return (have.to.url, have.to.format) == (wanted.to.url, wanted.to.format)
 
 
 def _make(bus: BusApi, wanted: Rule, secrets: Secrets | None) -> Procedure[Rule]:

@@ -87,6 +87,16 @@ def test_a_suspicious_link_is_named(text: str, sign: str) -> None:
     assert sign in links.links(text).signs
 
 
+@pytest.mark.parametrize("text", ["去死", "殺す!", "убью", "죽어 👍", "杀了你 @some_body99 https://example.org/a"])
+def test_a_short_text_in_another_script_cannot_be_read_either(text: str) -> None:
+    assert "in a script this model cannot read" in pieces(text).doubts
+
+
+@pytest.mark.parametrize("text", ["the number π", "made in 日本 by friends of ours", "👍", "100 %"])
+def test_a_few_foreign_letters_or_none_can_be_read(text: str) -> None:
+    assert pieces(text).doubts == ()
+
+
 def test_an_ordinary_link_is_a_word() -> None:
     found = links.links("slides at https://example.org/talk.pdf and more")
     assert found.count == 1

@@ -107,13 +107,14 @@ def _sentences(text: str) -> list[str]:
 
 def _unreadable(text: str) -> list[str]:
     """Why a model of English cannot read this text, if so."""
-    letters = sum(map(str.isalpha, text))
-    latin = sum(1 for each in text if each.isalpha() and each < "\u0250")
-    if letters - latin > 4 and (letters - latin) * 10 > letters * 3:
-        return ["in a script this model cannot read"]
-    if not letters and len(text) > 60:
-        return ["has no words"]
     words = [word for word in _WORDS.findall(text) if word not in _MADE_UP]
+    letters = [each for word in words for each in word if each.isalpha()]
+    others = sum(each >= "\u0250" for each in letters)
+    # A few in a Latin text are a name or a sign; where there is nothing else they are all it says.
+    if others * 10 > len(letters) * 3 and (others > 4 or others == len(letters)):
+        return ["in a script this model cannot read"]
+    if len(text) > 60 and not any(map(str.isalpha, text)):
+        return ["has no words"]
     if len(words) >= 6 and sum(word in _ENGLISH for word in words) * 14 < len(words):
         return ["probably not in English"]
     return []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("PIL")
 pytest.importorskip("onnxruntime")
 
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from bucketmq.errors import Invalid, Unsupported
 from bucketmq.notify.http import Poster
@@ -241,6 +241,13 @@ def test_all_that_differs_in_an_animation_is_looked_at() -> None:
     frames[5] = hidden
     for format in ("GIF", "WEBP", "PNG"):
         assert len(seen(animation(frames, format))) == 2, format
+
+
+@pytest.mark.parametrize("colour", ["black", "#777", "#bbb"])
+def test_small_print_in_an_animation_is_looked_at(colour: str) -> None:
+    small = canvas((640, 480))
+    ImageDraw.Draw(small).text((40, 200), "meet me behind the school", fill=colour, font=ImageFont.load_default(14))
+    assert len(seen(animation([canvas((640, 480)), small]))) == 2
 
 
 def test_an_animation_with_too_much_in_it_is_unseen() -> None:

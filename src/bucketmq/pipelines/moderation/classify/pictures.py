@@ -27,8 +27,8 @@ MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"}
 """How pixels may be kept. Deeper ones are cut when they are made RGB, so we would not see what a browser shows."""
 GAMMAS = (0.4, 0.5)
 """What a PNG may say of its gamma. Browsers heed it and we do not: another one makes another picture of it."""
-THUMB_SIDE, THUMB_DIFFERENCE = 16, 24
-"""Two frames are alike if no part of their thumbnails differs by more, of 255."""
+DIFFERENCE_MAX = 16
+"""Two frames are alike if no two by two pixels of them differ by more, of 255. Small text that can be read does."""
 
 
 class PictureLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ def _opened(fetched: Fetched) -> Any:
 
 def _looked_at(image: Any, limits: PictureLimits) -> list[Image] | Unseen:
     kept: list[Image] = []
-    thumbs: list[bytes] = []
+    before: list[list[Image]] = []
     pixels = different = 0
     for number in range(limits.frames_max + 1):
         try:
@@ -100,12 +100,12 @@ def _looked_at(image: Any, limits: PictureLimits) -> list[Image] | Unseen:
         if number == limits.frames_max or pixels > limits.pixels_of_all_frames_max:
             break
         faces = _faces(image)
-        thumb = b"".join(_thumb(each) for each in faces)
-        if not any(_alike(thumb, each) for each in thumbs):
+        halves = [each.reduce(2) for each in faces]
+        if not any(_alike(halves, each) for each in reversed(before)):
             different += 1
             if different > limits.different_frames_max:
                 return Unseen(f"the animation has more than {limits.different_frames_max} different frames")
-            thumbs.append(thumb)
+            before.append(halves)
             kept += faces
     return Unseen(
         f"the animation is longer than {limits.frames_max} frames or {limits.pixels_of_all_frames_max} pixels"
@@ -139,14 +139,13 @@ def _faces(image: Any) -> list[Image]:
     return [seen]
 
 
-def _thumb(picture: Image) -> bytes:
-    from PIL.Image import Resampling
+def _alike(some: list[Image], others: list[Image]) -> bool:
+    from PIL import ImageChops
 
-    return picture.resize((THUMB_SIDE, THUMB_SIDE), Resampling.BOX).tobytes()
-
-
-def _alike(one: bytes, other: bytes) -> bool:
-    return len(one) == len(other) and max(abs(a - b) for a, b in zip(one, other, strict=True)) <= THUMB_DIFFERENCE
+    if [each.size for each in some] != [each.size for each in others]:
+        return False
+    differences = (ImageChops.difference(one, other) for one, other in zip(some, others, strict=True))
+    return all(each.point(lambda much: 255 * (much > DIFFERENCE_MAX)).getbbox() is None for each in differences)
 
 
 def _too_large(size: tuple[int, int], limits: PictureLimits) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
+from PIL import Image
 from server.running import until
 
 from bucketmq import aio
@@ -27,7 +29,7 @@ from bucketmq.testing.endpoints import Reply, endpoint
 
 from .agents import Agent, Gate, sync_on
 from .desks import BAD, CLEAN, OMAR, ROSA, UNSURE, VERA, Reviewer, desk, desk_on, history, post
-from .drawing import encoded, written
+from .drawing import animation, canvas, encoded, written
 from .test_posts import record_body
 
 
@@ -340,6 +342,17 @@ def test_an_image_is_fetched_by_the_server_and_drawn_anew(store: MemoryStore, bu
         with desk(store) as agent, Reviewer(agent.url, ROSA) as rosa:
             state = rosa.get("/api/image/state", id="pic")
             assert state["there"] is False and state["why"], "this machine is not spoken to unless that is allowed"
+
+
+def test_every_frame_that_was_judged_is_shown(store: MemoryStore, bucket: Bucket) -> None:
+    """Or the one for which a post is flagged is the one that nobody sees."""
+    colours = ("white", "red", "lime", "blue", "yellow", "black")
+    data = animation([canvas((40, 30), colour) for colour in colours])
+    with endpoint([Reply(200, {"Content-Type": "image/gif"}, data)]) as there:
+        post(bucket, "pic", "look at this", UNSURE, media_url=there.url)
+        with desk(store, fetch=FetchSettings(private=True)) as agent, Reviewer(agent.url, ROSA) as rosa:
+            shown = Image.open(io.BytesIO(rosa.http.get("/api/image", params={"id": "pic"}).content))
+    assert shown.size == (40, 30 * len(colours))
 
 
 # The dashboard.

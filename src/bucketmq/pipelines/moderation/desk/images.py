@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 AT_A_TIME = 4
 KEPT_BYTES_MAX = 64 << 20
 QUALITY = 85
-FRAMES_SHOWN = 4
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -65,7 +64,7 @@ class Images:
             seen = pictures(fetched)
         except Unsupported:
             return Shown(fetched.data, f"image/{fetched.kind}")
-        return seen if isinstance(seen, Unseen) else drawn(seen[:FRAMES_SHOWN])
+        return seen if isinstance(seen, Unseen) else drawn(seen)
 
 
 def drawn(frames: list[Image]) -> Shown:

@@ -580,6 +580,35 @@ def test_a_review_that_dies_anywhere_is_either_not_made_or_finished(kind: str, b
                 break
 
 
+@pytest.mark.parametrize("action", ["approve", "escalate"])
+def test_what_a_person_said_is_noted_though_he_died_and_the_post_was_revised(action: str) -> None:
+    for death in DEATHS:
+        for at in range(100):
+            world = World("copying")
+            bucket = flagged(world)
+            try:
+                do(
+                    world.connect(at=at, fault=death),
+                    posts.review,
+                    "p1",
+                    revision=1,
+                    reviewer="rosa",
+                    action=action,
+                )
+                through = True
+            except Killed:
+                through = False
+            made = register(bucket, "p1")
+            do(bucket, posts.accept, "p1", "second")
+            do(bucket, posts.route, classify(bucket, "p1", "second", UNSURE, revision=2))
+            said = made.review is not None or made.escalation is not None
+            assert audited(bucket).count((action, "rosa", 1)) == said, (death, at)
+            world.close()
+            if through:
+                assert said and at > 5
+                break
+
+
 def test_two_people_at_once_one_decides(world: World) -> None:
     for at in range(100):
         here = World("copying")

@@ -181,6 +181,8 @@ def route(
         gone = not (yield from places.drop(bucket, key, read.version, cause=cause))
         return RoutedPost(id, revision, None, "gone" if gone else "superseded")
     decision = found.decision
+    for each in found.said:  # whoever said it may have died before it was noted
+        yield from audit.note(bucket, _said(id, each), again=True)
     # All else before the move: whoever repeats this after a crash still finds the record, and does it.
     yield from audit.note(bucket, _routed(id, found), again=not found.new)
     if not (found.new and found.first):

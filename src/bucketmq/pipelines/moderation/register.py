@@ -103,6 +103,8 @@ class Decided(msgspec.Struct, frozen=True):
     """Whether this call made it."""
     first: bool
     """Whether nothing had been decided about the post before."""
+    said: tuple[Review, ...] = ()
+    """What people said of the revision before, which the register does not keep."""
 
 
 class Superseded(msgspec.Struct, frozen=True):
@@ -169,7 +171,8 @@ def deciding(
     after = _changed(register, decision=decision, escalation=None, review=None)
     if revision > register.revision:
         after = msgspec.structs.replace(after, revision=revision, digest=wanted.digest, accepted_at=accepted_at)
-    return after, Decided(decision, decision.outcome, new=True, first=before is None)
+    said = tuple(each for each in (register.escalation, register.review) if each is not None)
+    return after, Decided(decision, decision.outcome, new=True, first=before is None, said=said)
 
 
 def reviewing(

@@ -166,7 +166,9 @@ def test_health_readiness_metrics_and_the_openapi_page() -> None:
         assert 'bucketmq_submissions_total{status="201"} 1' in metrics
         assert 'bucketmq_submissions_total{status="400"} 1' in metrics
         page = agent.http.get("/openapi.json").json()
-        assert set(page["paths"]["/submit"]["post"]["responses"]) == {"201", "400", "401", "413", "503"}
+        assert set(page["paths"]["/submit"]["post"]["responses"]) == {
+            "201", "400", "401", "403", "408", "413", "503",
+        }  # fmt: skip
         assert page["paths"]["/submit"]["post"]["requestBody"]["content"]["application/json"]["schema"]["required"] == [
             "id",
             "text",

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from bucketmq import aio
 from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.pipelines.moderation import posts
-from bucketmq.pipelines.moderation.ids import ID_BYTES_MAX
+from bucketmq.pipelines.moderation.ids import ID_BYTES_MAX, PART_BYTES_MAX
 from bucketmq.pipelines.moderation.queues import AUDIT, SUBMISSIONS, open_own
 from bucketmq.pipelines.moderation.settings import ModerationSettings
 from bucketmq.procedures.bus import BusApi
@@ -34,10 +34,16 @@ from bucketmq.server.wire import Refusal, headers_of, leaves_unread, read_body
 log = logging.getLogger("bucketmq")
 
 
+ID_RULE = (
+    f"Up to {ID_BYTES_MAX} bytes of UTF-8, and up to {PART_BYTES_MAX} when all but ASCII letters, digits and -_.~ is "
+    "written as %XX."
+)
+
+
 class Submission(BaseModel):
     """A post."""
 
-    id: Annotated[str, Field(min_length=1, max_length=ID_BYTES_MAX, examples=["post-17"])]
+    id: Annotated[str, Field(min_length=1, max_length=ID_BYTES_MAX, description=ID_RULE, examples=["post-17"])]
     text: Annotated[str, Field(min_length=1, max_length=posts.TEXT_CHARS_MAX, examples=["Have a nice day"])]
     media_url: Annotated[str | None, Field(max_length=posts.MEDIA_URL_CHARS_MAX)] = None
 
@@ -54,6 +60,8 @@ class Error(BaseModel):
 _ERRORS = {
     400: 'No JSON (`{"error": "invalid json"}`), or fields are missing or cannot be used.',
     401: "No token was shown, or a wrong one.",
+    403: "There are no tokens, and the request does not come from a program on this machine.",
+    408: "The body did not arrive in time.",
     413: "The body is too long.",
     503: "The post could not be stored now; submit it again later.",
 }

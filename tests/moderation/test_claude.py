@@ -220,6 +220,13 @@ def test_retry_after_may_be_a_date() -> None:
     assert len(naps.seconds) == 1, "a date that has passed is no wait"
 
 
+@pytest.mark.parametrize("given", ["soon", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "²"])
+def test_a_retry_after_that_means_nothing_is_passed_over(given: str) -> None:
+    naps = Naps()
+    assert approved(judge(in_turn(Reply(429, {"Retry-After": given}, b"{}"), honest), naps=naps))
+    assert len(naps.seconds) == 1
+
+
 def test_a_wait_beyond_the_limit_is_an_api_that_is_unavailable() -> None:
     naps = Naps()
     with pytest.raises(Unavailable, match="status 429"):

@@ -254,7 +254,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
             if given.strip().replace(".", "", 1).isdigit():
                 return float(given)
             return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     return None
 

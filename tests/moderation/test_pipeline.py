@@ -185,6 +185,8 @@ BROKEN: dict[str, Any] = {
     "more than sure": _with(categories=(Category("hate_speech", True, 1.7), *FINE.categories[1:])),
     "no number": _with(categories=(Category("hate_speech", False, "low"), *FINE.categories[1:])),  # type: ignore[arg-type]
     "what cannot be written": _with(rationale=object()),
+    "what is no text": _with(rationale="\ud800"),
+    "a verdict's fields": msgspec.to_builtins(FINE),
 }
 
 
@@ -194,6 +196,12 @@ def test_a_verdict_that_breaks_the_promises_is_a_doubt_about_that_post_alone(giv
     assert [verdict for verdict in verdicts if verdict is not FINE] == [verdicts[3]]
     assert verdicts[3].doubt
     assert outcome(POSTS[3], verdicts[3]) == NEEDS_REVIEW
+
+
+@pytest.mark.parametrize("given", [None, 8])
+def test_what_is_no_list_of_verdicts_is_a_doubt_about_each_post(given: Any) -> None:
+    verdicts = judge(Says(lambda _: given), POSTS)
+    assert {outcome(post, verdict) for post, verdict in zip(POSTS, verdicts, strict=True)} == {NEEDS_REVIEW}
 
 
 @pytest.mark.parametrize("count", [0, 7, 9])

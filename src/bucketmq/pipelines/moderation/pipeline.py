@@ -88,7 +88,7 @@ def judge(classifier: Classifier, posts: Sequence[Post]) -> list[Verdict]:
     """
     name = type(classifier).__name__
     try:
-        verdicts = classifier.classify(posts)
+        verdicts = list(classifier.classify(posts))
     except (BucketMQError, ImportError) as error:
         raise _stop(error) from error
     except Exception as error:
@@ -112,7 +112,9 @@ def _stop(error: Exception) -> Exception:
 def _fault(verdict: object) -> str | None:
     """Which promise a verdict breaks: such a one cannot be written, or be gone by."""
     try:
-        plain = msgspec.convert(msgspec.to_builtins(verdict), Verdict)
+        if not isinstance(verdict, Verdict):
+            raise TypeError
+        plain = msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict)
     except (TypeError, ValueError):
         return "the classifier gave something that is no verdict"
     if not all(0 <= each.confidence <= 1 for each in plain.categories):

@@ -156,6 +156,28 @@ def test_the_text_of_an_error_is_bounded_and_begins_with_what_was_said() -> None
     assert failed.error.startswith("stage fails: ValueError: xxx")
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("no word: \ud800"), r"stage fails: ValueError: no word: \ud800"),
+        (Mute(), "stage fails: Mute"),
+    ],
+)
+def test_an_error_that_cannot_be_written_as_it_is_fails_its_row_and_not_the_query(error: Exception, told: str) -> None:
+    def fails(_: Any) -> Any:
+        raise error
+
+    odd = Stage(name="fails", takes="id string", gives="id string", function=fails)
+    (failed,) = Chain([odd]).run(batch_of("id string", [{"id": "a"}])).failed
+    assert failed.error.splitlines()[0] == told
+    assert failed.error.encode()
+
+
 def test_a_stage_is_given_no_more_rows_than_it_wants() -> None:
     sizes = []
 

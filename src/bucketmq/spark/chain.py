@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bucketmq.errors import Denied, Invalid, Unavailable, Unsupported
+from bucketmq.procedures.checks import plain_text
 from bucketmq.queue.message import ATTEMPT_ERROR_CHARS_MAX
 from bucketmq.spark.ddl import arrow_schema
 from bucketmq.spark.stage import Misshapen, Stage, fit
@@ -119,9 +120,12 @@ def check_join(what: str, gives: str, after: Stage) -> None:
 def error_text(stage: str, error: BaseException) -> str:
     """What went wrong, in a line, and where: the innermost part of the traceback, as far as there is room."""
     kind = type(error).__name__
-    said = str(error).strip()
+    try:
+        said = plain_text(error).strip()
+    except Exception:  # a class of its own may fail at that, too
+        said = ""
     first = f"stage {stage}: {kind}: {said}" if said else f"stage {stage}: {kind}"
     first = first[: ATTEMPT_ERROR_CHARS_MAX // 2]
-    where = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    where = plain_text("".join(traceback.format_tb(error.__traceback__)).rstrip())
     room = ATTEMPT_ERROR_CHARS_MAX - len(first) - 1
     return f"{first}\n{where[-room:]}" if where else first

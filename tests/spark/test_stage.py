@@ -190,6 +190,23 @@ def test_a_stage_is_given_no_more_rows_than_it_wants() -> None:
     assert sizes == [3, 3, 1]
 
 
+def test_rows_that_a_stage_leaves_out_do_not_fail_in_the_next_one() -> None:
+    @stage(takes="n bigint", gives="n bigint")
+    def even(batch: Any) -> Any:
+        return {"n": [n for n in batch.column("n").to_pylist() if n % 2 == 0]}
+
+    @stage(takes="n bigint", gives="n bigint, most bigint")
+    def compared(batch: Any) -> Any:
+        most = max(batch.column("n").to_pylist())
+        return {"n": batch.column("n"), "most": [most] * batch.num_rows}
+
+    for numbers in ([1, 3, 5], [1], []):
+        ran = Chain([even, compared]).run(batch_of("n bigint", [{"n": n} for n in numbers]))
+        assert not ran.failed
+        assert sum(each.num_rows for each in ran.batches) == 0
+    assert compared.run(batch_of("n bigint", [])).schema.equals(arrow_schema(compared.gives))
+
+
 def test_a_stage_travels_by_its_name_where_it_has_one() -> None:
     assert pickle.loads(pickle.dumps(stages.count_words)) is stages.count_words
     assert b"poison" not in pickle.dumps(stages.count_words)

@@ -68,13 +68,18 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The function on these rows: given exactly what it takes, and what it returns made exactly what it gives.
 
+        Of no rows come none, and the function is not asked: many cannot do with none, and the rows that a stage before
+        it left out would fail in its place.
+
         `Misshapen` if it returns other columns or other types; whatever it raises; `pyarrow.ArrowInvalid` if a value
         does not fit the type of its column.
         """
+        import pyarrow as pa
+
         given = fit(batch, arrow_schema(self.takes), f"what goes into stage {self.name!r}")
-        pieces = [
-            self._once(given.slice(start, self.rows_max)) for start in range(0, max(1, batch.num_rows), self.rows_max)
-        ]
+        if not given.num_rows:
+            return pa.RecordBatch.from_pylist([], schema=arrow_schema(self.gives))
+        pieces = [self._once(given.slice(start, self.rows_max)) for start in range(0, given.num_rows, self.rows_max)]
         return pieces[0] if len(pieces) == 1 else _joined(pieces)
 
     def _once(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -83,6 +83,15 @@ def test_a_stage_of_pandas_has_nulls_and_whole_numbers_as_declared() -> None:
     assert made.to_pylist() == [{"id": "a", "n": 1, "tags": ["a"]}, {"id": "b", "n": None, "tags": None}]
 
 
+@pytest.mark.parametrize("neighbour", [[], [None]])
+def test_a_large_number_comes_out_of_pandas_as_it_went_in_whatever_is_beside_it(neighbour: list[None]) -> None:
+    large = 2**53 + 1
+    columns = "n bigint, tags array<bigint>, part struct<n: bigint>"
+    same = Stage(name="same", takes=columns, gives=columns, function=lambda rows: rows, kind="pandas")
+    rows = [{"n": n, "tags": [n, *neighbour], "part": {"n": n}} for n in (large, *neighbour)]
+    assert same.run(batch_of(columns, rows)).to_pylist() == rows
+
+
 @pytest.mark.parametrize(
     ("returned", "complaint"),
     [

@@ -25,6 +25,9 @@ Kind = Literal["arrow", "pandas"]
 ROWS_MAX = 10_000
 """Rows that a stage is given at a time, unless it says otherwise."""
 
+FLOAT_WHOLE_MAX, NAN = 2**53, float("nan")
+"""Up to where a float tells whole numbers apart, and what pandas has for a number that is missing."""
+
 
 class Misshapen(Invalid):
     """A stage gave something else than it declares: the stage is wrong, whatever the rows are."""
@@ -86,7 +89,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         wanted = arrow_schema(self.gives)
         what = f"what stage {self.name!r} gives"
         if self.kind == "pandas":
-            return _from_pandas(self.function(batch.to_pandas()), wanted, what)
+            return _from_pandas(self.function(_to_pandas(batch)), wanted, what)
         return fit(_batch_of(self.function(batch), what), wanted, what)
 
 
@@ -221,8 +224,28 @@ def _batch_of(returned: Any, what: str) -> pa.RecordBatch:
     return returned
 
 
-def _from_pandas(returned: Any, wanted: pa.Schema, what: str) -> pa.RecordBatch:
+def _to_pandas(batch: pa.RecordBatch) -> Any:
+    """The rows as a `DataFrame`. Whole numbers beside nulls are floats, as pandas has it, unless that would change one
+    of them: then they stay Python's own, so that what becomes of a row does not depend on its neighbours."""
     import pandas as pd  # type: ignore[import-untyped]  # it has no stubs of its own
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    frame = batch.to_pandas(integer_object_nulls=True)
+    for field in batch.schema:
+        column = batch.column(field.name)
+        if not pa.types.is_integer(field.type) or not column.null_count:
+            continue
+        least, most = pc.min_max(column).as_py().values()
+        if least is None or -FLOAT_WHOLE_MAX <= least <= most <= FLOAT_WHOLE_MAX:
+            frame[field.name] = frame[field.name].astype("float64")
+        else:
+            frame[field.name] = pd.Series([NAN if n is None else n for n in column.to_pylist()], dtype=object)
+    return frame
+
+
+def _from_pandas(returned: Any, wanted: pa.Schema, what: str) -> pa.RecordBatch:
+    import pandas as pd
     import pyarrow as pa
 
     if not isinstance(returned, pd.DataFrame):

@@ -165,6 +165,23 @@ def test_the_text_of_an_error_is_bounded_and_begins_with_what_was_said() -> None
     assert failed.error.startswith("stage fails: ValueError: xxx")
 
 
+class PanicException(BaseException):
+    """As libraries of Rust raise it."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), PanicException("index out of bounds")])
+def test_a_row_that_makes_a_library_give_up_altogether_fails_alone(error: BaseException) -> None:
+    @stage(takes="n bigint", gives="n bigint")
+    def fragile(batch: Any) -> Any:
+        if 3 in batch.column("n").to_pylist():
+            raise error
+        return batch
+
+    ran = Chain([fragile]).run(batch_of("n bigint", [{"n": n} for n in range(8)]))
+    assert [each.row for each in ran.failed] == [3]
+    assert ran.failed[0].error.startswith(f"stage fragile: {type(error).__name__}: {error}")
+
+
 class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("not even that")

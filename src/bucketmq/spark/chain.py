@@ -25,7 +25,7 @@ from bucketmq.spark.stage import Misshapen, Stage, fit
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PLACE_ERRORS = (Unavailable, Denied, Unsupported, ImportError, MemoryError)
+PLACE_ERRORS = (Unavailable, Denied, Unsupported, ImportError, MemoryError, KeyboardInterrupt, GeneratorExit)
 """Errors of the place where a stage runs, not of a row: another time or elsewhere it would do."""
 
 
@@ -59,7 +59,7 @@ class Ran(msgspec.Struct, frozen=True):
 class StageError(Exception):
     """An error on its way from the stage where it was raised to the bisection."""
 
-    def __init__(self, stage: str, error: Exception) -> None:
+    def __init__(self, stage: str, error: BaseException) -> None:
         super().__init__(stage, error)
         self.stage = stage
         self.error = error
@@ -101,7 +101,7 @@ class Chain:
                 batch = stage.run(batch)
             except (*PLACE_ERRORS, Misshapen):
                 raise
-            except Exception as error:
+            except BaseException as error:  # a panic in a library of Rust, and `sys.exit`, are no `Exception`
                 raise StageError(stage.name, error) from error
         return batch
 

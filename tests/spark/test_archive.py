@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,19 @@ def test_a_lost_segment_is_told_and_skipped_only_if_asked(inbox: Inbox, base: in
     done = archive.run(inbox.spark, inbox.url, queue="jobs", skip_lost=True)
     assert (done.rows, done.skipped, done.lost) == (20, 10, 10)
     assert register(inbox).skipped == register(inbox).lost == {0: ((base, base + 10),)}
+
+
+def test_files_that_were_made_before_a_loss_was_told_are_not_cut_anew(inbox: Inbox) -> None:
+    jobs = inbox.bucket.queue("jobs")
+    send(jobs, 100)
+    settle(jobs, 100)
+    path = inbox.file(f"queues/jobs/log/0/{10:020}.ndjson")
+    size = path.stat().st_size
+    path.unlink()
+    for skip_lost in (False, True):  # the first fails, but only the task that meets the hole
+        with contextlib.suppress(Corrupt):
+            archive.run(inbox.spark, inbox.url, queue="jobs", file_bytes=size * 7 // 4, skip_lost=skip_lost)
+    assert [row["offset"] for row in rows(inbox)] == [*range(10), *range(20, 100)]
 
 
 def test_a_queue_nobody_reads_is_archived_to_its_end(inbox: Inbox) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 import pyarrow as pa
@@ -60,6 +61,8 @@ ROUND_BYTES = 4 << 30
 
 CLOCKS_SECONDS = 60.0
 """A store is many machines, and their clocks need not agree to the second."""
+
+NOTHING_MEASURED: Mapping[Piece, Piece | None] = MappingProxyType({})
 
 Ranges = Mapping[int, tuple[int, int]]
 """Shard -> offsets, from and up to, not included."""
@@ -186,19 +189,30 @@ def pieces_of(queue: OpenQueue, archive: Archive) -> Procedure[dict[int, list[Pi
 
 
 def works(
-    place: Place, archive: Archive, pieces: Mapping[int, Sequence[Piece]], deaths: Deaths
+    place: Place,
+    archive: Archive,
+    pieces: Mapping[int, Sequence[Piece]],
+    deaths: Deaths,
+    measured: Mapping[Piece, Piece | None] = NOTHING_MEASURED,
 ) -> tuple[list[Work], dict[int, Spans]]:
-    """The tasks of an intent, and what of it is in none of the pieces."""
+    """The tasks of an intent, and what of it is in none of the pieces, as they were `measured` if they were.
+
+    Tasks are cut by what listings tell in any case, so that files which are there already are made again and no others.
+    """
     intent = archive.intent
     assert intent is not None
     found: list[Work] = []
     gone: dict[int, Spans] = {}
     for shard, (start, end) in ranges_of(archive).items():
-        lost = tuple((gap.start, gap.end) for gap in gaps(shard, pieces[shard], start, end))
+        there = [each for piece in pieces[shard] if (each := measured.get(piece, piece)) is not None]
+        lost = tuple((gap.start, gap.end) for gap in gaps(shard, there, start, end))
         if lost:
             gone[shard] = lost
         places = sorted(offset for its, offset in deaths if its == shard)
-        for group in grouped(pieces[shard], intent.file_bytes):
+        for listed in grouped(pieces[shard], intent.file_bytes):
+            group = [each for piece in listed if (each := measured.get(piece, piece)) is not None]
+            if not group:
+                continue
             first, last = group[0].start, group[-1].end
             dead = places[bisect_left(places, first) : bisect_left(places, last)]
             found.append(

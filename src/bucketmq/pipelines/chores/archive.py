@@ -136,20 +136,19 @@ class _Chore:
             if archive.intent is None:
                 return _archived(place, archive, rounds=rounds, made=made)
             pieces = here.run(pieces_of(here.queue, archive))
-            if self._skip_lost:
-                pieces = self._measured(place, pieces)
-            tasks, gone = works(place, archive, pieces, self._deaths(here, place, archive))
+            real = self._measured(place, pieces) if self._skip_lost else {}
+            tasks, gone = works(place, archive, pieces, self._deaths(here, place, archive), real)
             lost = here.run(lost_of(here.queue, gone, skip=self._skip_lost))
             made += on_executors(self._spark, make_files, tasks)
             here.run(finish(here.queue, archive.intent, gone, lost))
             rounds += 1
 
-    def _measured(self, place: Place, pieces: dict[int, list[Piece]]) -> dict[int, list[Piece]]:
+    def _measured(self, place: Place, pieces: dict[int, list[Piece]]) -> dict[Piece, Piece | None]:
         from bucketmq.spark.archive import measured
 
-        asked = [(place, piece) for its in pieces.values() for piece in its]
-        found = on_executors(self._spark, measured, asked)
-        return {shard: [each for each in found if each is not None and each.shard == shard] for shard in pieces}
+        asked = [piece for its in pieces.values() for piece in its]
+        found = on_executors(self._spark, measured, [(place, piece) for piece in asked])
+        return dict(zip(asked, found, strict=True))
 
     def _deaths(self, here: Opened, place: Place, archive: Archive) -> Deaths:
         """The dead letters of the messages that are being archived. Those are settled, so these are there by now."""

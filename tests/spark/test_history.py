@@ -191,3 +191,14 @@ def test_a_replay_to_a_rule_gives_it_what_it_wants(inbox: Inbox) -> None:
         assert done.messages == expected
     bucket.notify(stop_when_empty=True, signals=False)
     assert bucket.queue("out").stats().sent == 4
+
+
+def test_a_replay_to_a_rule_that_is_run_again_does_not_send_an_echo_instead(inbox: Inbox) -> None:
+    bucket = inbox.bucket
+    bucket.rules.add("all", to="queue:out")
+    bucket.put("a.txt", "x")
+    told = bucket.queue("events").peek(1)[0]
+    bucket.queue("events").send(told.body, key=told.key)  # a second source tells of it
+    for expected in (1, 0):
+        done = replay.run(inbox.spark, inbox.url, queue="events", rule="all", replay_id="r1")
+        assert done.messages == expected

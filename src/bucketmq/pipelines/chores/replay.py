@@ -175,16 +175,19 @@ class _Subscription:
 
         from bucketmq.spark.history import history
 
+        event = F.get_json_object("body", "$.id")
         sent = (
             history(rows.sparkSession, self._place.url, self._place.queue, options=dict(self._place.options))
             .where(F.expr(f"coalesce(headers['{REPLAY_HEADER}'] = '{self._id}', false)") & (F.col("to") == self._name))
-            .selectExpr(f"headers['{OF_HEADER}'] as place_of_it")
+            .select(F.expr(f"headers['{OF_HEADER}']").alias("place_of_it"), event.alias("event_of_it"))
         )
         already = not sent.isEmpty()
         left = rows.withColumn("its_place", F.expr("concat(shard, '/', offset)"))
-        left = left.join(sent, F.col("its_place") == F.col("place_of_it"), "left_anti")
-        if self._rule is not None:
-            left = left.withColumn("event", F.get_json_object("body", "$.id")).dropDuplicates(["event"])
+        if self._rule is None:
+            left = left.join(sent, F.col("its_place") == F.col("place_of_it"), "left_anti")
+        else:  # an event is sent once, wherever else in the log it is told of
+            left = left.withColumn("event", event).dropDuplicates(["event"])
+            left = left.join(sent, F.col("event") == F.col("event_of_it"), "left_anti")
         columns = left.orderBy("sent_at", "shard", "offset").select("its_place", "key", "headers", "body", "body_bytes")
         count = 0
         messages = self._messages(columns.toLocalIterator(prefetchPartitions=True))

@@ -167,7 +167,9 @@ def test_without_spark_the_same_comes_of_the_same(
     pipeline = Pipeline(name="same", source=source, stages=(stage,), target=target)
     other = Inbox(tmp_path / "other")
     for each in (inbox, other):
-        each.bucket.queue("posts").send_many([*posts(4, p2="poison"), {"id": "a/b", "text": "x", "revision": 2}, [1]])
+        long = {"id": "x" * 300, "text": "no file has such a name", "revision": 1}
+        odd = {"id": "a/b", "text": "x", "revision": 2}
+        each.bucket.queue("posts").send_many([*posts(4, p2="poison"), odd, [1], long])
         for key, body in (("a.txt", b"abc"), ("bad.txt", b"\xff"), ("large.txt", b"x" * 200)):
             each.bucket.put(f"incoming/{key}", body)
     run(inbox, pipeline)
@@ -190,7 +192,8 @@ def results(inbox: Inbox) -> tuple[list[Any], list[str]]:
             read = inbox.bucket.get(f"out/{path.relative_to(folder)}")
             came.append((read.key, read.body, read.content_type, read.metadata, read.hops))
     queues = (inbox.bucket.queue(name) for name in ("posts", "events"))
-    return came, sorted(letter.reason for queue in queues for letter in queue.dead_letters.peek())
+    reasons = (letter.reason for queue in queues for letter in queue.dead_letters.peek())
+    return came, sorted(reason.replace(inbox.url, "the bucket") for reason in reasons)
 
 
 def fallen(body: Any, subscription: str = "p") -> str:
@@ -208,6 +211,18 @@ def part_of_rows(inbox: Inbox, dead: set[int]) -> tuple[StreamWriter, Written]:
     message = writer.write(iter([batch]))
     assert isinstance(message, Written)
     return writer, message
+
+
+def test_a_row_whose_key_the_store_has_no_room_for_is_a_dead_letter(plain_inbox: Inbox) -> None:
+    queue = plain_inbox.bucket.queue("posts")
+    queue.send_many([{"id": each} for each in ("x" * 250, "x" * 251, "short", "\N{BLACK STAR}" * 30)])
+    source = FromQueue("posts", "id string")
+    pipeline = Pipeline(name="p", source=source, target=ToObjects(template="out/{id}.json"))
+    queue.run(pipeline.watcher(plain_inbox.bucket), stop_when_empty=True, signals=False)
+    assert len(list(plain_inbox.file("out").iterdir())) == 2
+    letters = queue.dead_letters.peek()
+    assert [len(letter.body["id"]) for letter in letters] == [251, 30]
+    assert all(len(letter.failures) == 1 and "use shorter names" in letter.reason for letter in letters)
 
 
 @pytest.mark.parametrize("writes", range(5))

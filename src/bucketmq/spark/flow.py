@@ -18,6 +18,7 @@ from bucketmq.spark.ddl import arrow_schema
 from bucketmq.spark.dead import DEAD, fallen_message, fallen_row
 from bucketmq.spark.ends import FromEvents, FromTable, ToObjects
 from bucketmq.spark.intake import Bucket, Taken, causes_of, intake_of
+from bucketmq.spark.objects import check_keys
 from bucketmq.spark.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Flow:
     def __init__(self, pipeline: Pipeline, place: Place) -> None:
         self._pipeline = pipeline
         self._place = place
-        self._chain: Chain = pipeline.chain()
+        self._chain: Chain = pipeline.chain(self._check_keys)
         self._tells_causes = isinstance(pipeline.source, FromEvents) and isinstance(pipeline.target, ToObjects)
         self.gives = f"{self._chain.stages[-1].gives if self._chain.stages else pipeline.gives}, {DEAD} string"
         if self._tells_causes:
@@ -57,8 +58,12 @@ class Flow:
     def _bucket(self) -> Bucket:
         from bucketmq.spark.opened import opened
 
-        here = opened(self._place)
+        here = opened(self._place, create=True)
         return Bucket(here.queue.bucket, here.run)
+
+    def _check_keys(self, keys: Sequence[str]) -> None:
+        bucket = self._bucket()
+        bucket.run(check_keys(bucket.open, keys))
 
     def _run(self, raw: pa.RecordBatch, taken: Taken) -> Iterator[pa.RecordBatch]:
         ran = self._chain.run(taken.batch)

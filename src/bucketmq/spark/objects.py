@@ -26,6 +26,9 @@ from bucketmq.spark.shape import DIGEST, Thing
 Did = Literal["written", "same", "kept"]
 """What became of a thing: written; there already; or something else is there and stays."""
 
+SHORT_BYTES = 200
+"""Keys up to here are good for every store, whatever the prefix."""
+
 
 def write_object(bucket: OpenBucket, target: ToObjects, thing: Thing, cause: Cause = NO_CAUSE) -> Procedure[Did]:
     """Write a thing with its event, unless the target says that what is there stays.
@@ -60,6 +63,14 @@ def write_object(bucket: OpenBucket, target: ToObjects, thing: Thing, cause: Cau
             yield from patience.again(error)
         else:
             return "written"
+
+
+def check_keys(bucket: OpenBucket, keys: Iterable[str]) -> Procedure[None]:
+    """Raise `Invalid` if the store has no room for one of the keys: files have shorter names than objects, and the
+    bucket's prefix takes some of the room. Short ones are not asked about; one HEAD for each of the others."""
+    for key in keys:
+        if len(key.encode()) > SHORT_BYTES:
+            yield from look(full_key(bucket, key))
 
 
 def _decide(target: ToObjects, found: Found | Missing, metadata: dict[str, str], kind: str) -> Did | None:

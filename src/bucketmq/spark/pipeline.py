@@ -15,7 +15,7 @@ from bucketmq.errors import Invalid
 from bucketmq.queue.settings import check_name
 from bucketmq.spark.chain import Chain, check_join
 from bucketmq.spark.ends import FromTable, Source, Target, ToTable, dead_letters_of
-from bucketmq.spark.shape import shape_stage
+from bucketmq.spark.shape import CheckKeys, shape_stage
 from bucketmq.spark.stage import Stage
 
 
@@ -53,14 +53,17 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
         """The queue whose dead letters the failing rows become: `<queue>.dead`."""
         return self.name if isinstance(self.source, FromTable) else dead_letters_of(self.source.log)
 
-    def chain(self) -> Chain:
+    def chain(self, check_keys: CheckKeys | None = None) -> Chain:
         """All that is done to rows, as one: the stages, and their results brought into the shape of the target.
+
+        `check_keys` asks the store about keys of objects, where there is one, so that a row of which no object can be
+        made fails here and not when it is written.
 
         `Invalid` if a stage cannot take what the one before gives.
         """
         if self.stages:
             check_join("the source", self.source.columns, self.stages[0])
-        last = shape_stage(self.target, self.gives)
+        last = shape_stage(self.target, self.gives, check_keys)
         return Chain((*self.stages, last) if last is not None else self.stages)
 
     def watcher(self, bucket: Any) -> Callable[[Any], Any]:
@@ -75,4 +78,4 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 
         if isinstance(self.source, FromTable) or isinstance(self.target, ToTable):
             raise Invalid(f"pipeline {self.name!r} reads or writes a table, which needs Spark; start it there")
-        return handler(self.source, self.chain(), self.target, bucket)
+        return handler(self.source, self.chain, self.target, bucket)

@@ -6,7 +6,7 @@ query. Writing does not belong here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -30,14 +30,18 @@ OBJECT_COLUMNS = "key string, body binary"
 """What the sink of objects is given: where, and what; and beside it the column that tells what is newer."""
 
 
-def shape_stage(target: Target, gives: str) -> Stage | None:
+CheckKeys = Callable[[Sequence[str]], None]
+"""Asks the store whether it can have objects under these keys: `Invalid` if not."""
+
+
+def shape_stage(target: Target, gives: str, check_keys: CheckKeys | None = None) -> Stage | None:
     """The stage that brings `gives` into the target's shape; None where rows are what the target takes."""
     match target:
         case ToQueue():
             shape = QueueShape(target, gives)
             return Stage(name="target", takes=gives, gives=shape.gives, function=shape)
         case ToObjects():
-            objects = ObjectShape(target, gives)
+            objects = ObjectShape(target, gives, check_keys)
             return Stage(name="target", takes=gives, gives=objects.gives, function=objects)
         case ToTable():
             check_columns(gives, target.partition_by, "partition_by of the table")
@@ -110,11 +114,12 @@ class Thing(msgspec.Struct, frozen=True):
 class ObjectShape:
     """Rows to keys and contents."""
 
-    def __init__(self, target: ToObjects, gives: str) -> None:
+    def __init__(self, target: ToObjects, gives: str, check_keys: CheckKeys | None = None) -> None:
         wanted = (target.body, target.newer_by, *names_of(target.template))
         check_columns(gives, wanted, f"the objects {target.template!r}")
         self._target = target
         self._takes = gives
+        self._check_keys = check_keys
         self.gives = OBJECT_COLUMNS
         if target.newer_by is not None:
             check_newer(target.newer_by)
@@ -122,12 +127,14 @@ class ObjectShape:
             self.gives += f", {quoted(target.newer_by)} {kind}"
 
     def __reduce__(self) -> Any:
-        return type(self), (self._target, self._takes)
+        return type(self), (self._target, self._takes, self._check_keys)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
         things = things_of(self._target, batch)
+        if self._check_keys is not None:
+            self._check_keys([each.key for each in things])
         columns: dict[str, Any] = {
             "key": pa.array([each.key for each in things], pa.string()),
             "body": pa.array([each.body for each in things], pa.binary()),

@@ -25,8 +25,8 @@ from bucketmq.spark.ddl import arrow_schema
 from bucketmq.spark.dead import with_own_body
 from bucketmq.spark.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ToObjects, ToQueue, ToTable, ddl_of
 from bucketmq.spark.intake import Bucket, causes_of, intake_of
-from bucketmq.spark.objects import that_count, write_object
-from bucketmq.spark.shape import shaped, things_of
+from bucketmq.spark.objects import check_keys, that_count, write_object
+from bucketmq.spark.shape import CheckKeys, shaped, things_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,13 +35,16 @@ RAW = ddl_of({**MESSAGE_COLUMNS, "shard": "int", "offset": "bigint"})
 """A message as the source of Spark gives it."""
 
 
-def handler(source: Source, chain: Chain, target: Target, bucket: Any) -> Callable[[Any], Done | Bury]:
+def handler(
+    source: Source, chain_of: Callable[[CheckKeys], Chain], target: Target, bucket: Any
+) -> Callable[[Any], Done | Bury]:
     """The handler: given a `Change` where the source is events, a `Delivery` where it is a queue.
 
     Into objects it writes what Spark would; into queues too, but at least once: a message that was handled and not
     acked is handled again.
     """
     here = Bucket(*_inside(bucket))
+    chain = chain_of(lambda keys: here.run(check_keys(here.open, keys)))
     intake = intake_of(source, lambda: here, collapse=False)
     raw_of = _raw_change if isinstance(source, FromEvents) else _raw_delivery
 

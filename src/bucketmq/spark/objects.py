@@ -11,7 +11,7 @@ import mimetypes
 from collections.abc import Iterable
 from typing import Literal
 
-from bucketmq.bucket.port import Found, Missing
+from bucketmq.bucket.port import Found, Missing, check_key
 from bucketmq.errors import Contended
 from bucketmq.events.event import plain_version
 from bucketmq.procedures.events import full_key
@@ -27,7 +27,7 @@ Did = Literal["written", "same", "kept"]
 """What became of a thing: written; there already; or something else is there and stays."""
 
 SHORT_BYTES = 200
-"""Keys up to here are good for every store, whatever the prefix."""
+"""Every file system has room for such a name."""
 
 
 def write_object(bucket: OpenBucket, target: ToObjects, thing: Thing, cause: Cause = NO_CAUSE) -> Procedure[Did]:
@@ -66,11 +66,13 @@ def write_object(bucket: OpenBucket, target: ToObjects, thing: Thing, cause: Cau
 
 
 def check_keys(bucket: OpenBucket, keys: Iterable[str]) -> Procedure[None]:
-    """Raise `Invalid` if the store has no room for one of the keys: files have shorter names than objects, and the
-    bucket's prefix takes some of the room. Short ones are not asked about; one HEAD for each of the others."""
+    """Raise `Invalid` if the store has no room for one of the keys: the bucket's prefix takes some of it, and files
+    have shorter names than objects. Only a folder is asked, about long ones."""
     for key in keys:
-        if len(key.encode()) > SHORT_BYTES:
-            yield from look(full_key(bucket, key))
+        full = full_key(bucket, key)
+        check_key(full)
+        if bucket.local and len(key.encode()) > SHORT_BYTES:
+            yield from look(full)
 
 
 def _decide(target: ToObjects, found: Found | Missing, metadata: dict[str, str], kind: str) -> Did | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -216,6 +218,8 @@ def test_a_url_that_could_be_read_in_two_ways_is_refused(url: str, why: str) -> 
     assert why in found.reason
 
 
+MAPPED = str(ipaddress.ip_address("::ffff:127.0.0.1"))  # Python 3.13 writes the last part as it is here
+
 READ_URLS = {
     "https://example.com": ("example.com", 443, "/", "example.com"),
     "https://EXAMPLE.com./hook?a=1&b=%20": ("example.com", 443, "/hook?a=1&b=%20", "example.com"),
@@ -227,7 +231,7 @@ READ_URLS = {
     "https://93.184.216.34/": ("93.184.216.34", 443, "/", "93.184.216.34"),
     "https://127.0.0.1./": ("127.0.0.1", 443, "/", "127.0.0.1"),
     "https://[2A00:1450:0::1]/": ("2a00:1450::1", 443, "/", "[2a00:1450::1]"),
-    "https://[::ffff:127.0.0.1]:80/": ("::ffff:7f00:1", 80, "/", "[::ffff:7f00:1]:80"),
+    "https://[::ffff:127.0.0.1]:80/": (MAPPED, 80, "/", f"[{MAPPED}]:80"),
 }
 
 

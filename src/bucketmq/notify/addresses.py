@@ -191,6 +191,7 @@ _PRIVATE_SIX = (
     (IPv6Network("2001::/23"), "is for protocols"),
     (IPv6Network("2001:db8::/32"), "is for documentation"),
     (IPv6Network("3fff::/20"), "is for documentation"),
+    (IPv6Network("2002::/16"), "is for 6to4, which is not in use any more"),
     (IPv6Network("2620:4f:8000::/48"), "is for AS112"),
 )
 
@@ -216,7 +217,7 @@ def _check_six(address: IPv6Address, private: bool) -> str | None:
             return why
     if address not in _GLOBAL_SIX:
         return "is not a public IPv6 address"
-    return None if address.is_global or address.sixtofour is not None else "is not public"
+    return None if address.is_global else "is not public"
 
 
 def _inside(inner: IPv4Address, private: bool) -> str | None:

@@ -60,8 +60,8 @@ def test_a_checkpoint_is_made_again(cli: Cli, folder: Path, source: tuple[str, .
 @pytest.mark.usefixtures("query")
 def test_a_checkpoint_is_made_where_spark_would_look_for_it(cli: Cli, folder: Path) -> None:
     source = ("--queue", "copies", "--txn", "copying")
-    assert cli("spark", "restore-checkpoint", f"{folder.as_uri()}/the%20checkpoint", *source).code == 0
-    assert (folder / "the checkpoint" / "commits" / "3").exists()
+    assert cli("spark", "restore-checkpoint", f"file://{folder}/cp", *source).code == 0
+    assert (folder / "cp" / "commits" / "3").exists()
     elsewhere = cli("spark", "restore-checkpoint", "hdfs://namenode/cp", *source)
     assert (elsewhere.code, "is not on this machine" in elsewhere.err) == (2, True)
     (folder / "a file").touch()

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.types import StructType
 
 import bucketmq
+from bucketmq.spark.checkpoint import folder_of
 from bucketmq.spark.opened import opened
 from bucketmq.spark.options import source_options
 from bucketmq.spark.reader import StreamReader
@@ -57,6 +58,32 @@ def test_a_query_goes_on_where_its_checkpoint_says_and_the_sink_repeats_how_far_
     assert sorted(inbox.bodies("copy")) == list(range(130))
     (register,) = registers(inbox, "copy")
     assert (register["batch"], register["offsets"]) == (2, {"jobs": {"0": 130}})
+
+
+def test_how_far_it_read_is_repeated_whatever_the_checkpoint_is_called(inbox: Inbox) -> None:
+    inbox.bucket.queue("jobs").send_many(range(10))
+    name = "a 100%20#1? checkpoint"
+    rows = inbox._with(inbox.read_stream("jobs").writeStream, "copy", {})
+    inbox.finish(rows.option("checkpointLocation", f"file://{inbox.folder}/{name}"))
+    assert (inbox.folder / name / "commits" / "0").exists()  # what Spark makes of it
+    (register,) = registers(inbox, "copy")
+    assert register["offsets"] == {"jobs": {"0": 10}}
+
+
+@pytest.mark.parametrize(
+    ("location", "folder"),
+    [
+        ("cp", "cp"),
+        ("/data/a:b", "/data/a:b"),
+        ("file:/data/cp", "/data/cp"),
+        ("file:///data/a%20b#c?d", "/data/a%20b#c?d"),
+        ("file://elsewhere/cp", None),
+        ("hdfs://namenode/cp", None),
+        ("s3a://bucket/cp", None),
+    ],
+)
+def test_the_folder_of_a_checkpoint_is_the_one_that_spark_means(location: str, folder: str | None) -> None:
+    assert folder_of(location) == (None if folder is None else Path(folder))
 
 
 @pytest.mark.parametrize("txn", [None, "copying"])

@@ -7,7 +7,6 @@ costs the mirror of the offsets and nothing else.
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -49,11 +48,15 @@ def offsets_of(location: str | None, batch: int) -> dict[str, dict[str, int]] | 
 
 
 def folder_of(location: str) -> Path | None:
-    """The folder on this machine that Spark means by a location; None if it lies elsewhere."""
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
-        return None
-    return Path(unquote(parts.path) if parts.scheme else location)
+    """The folder on this machine that Spark means by a location; None if it lies elsewhere.
+
+    Hadoop's paths look like URLs and are none: what follows the scheme is the name as it is, with all its characters.
+    """
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return Path(location)
+    name = rest.removeprefix("//")
+    return Path(name) if scheme == "file" and name.startswith("/") else None
 
 
 def _read(location: str | None, name: str) -> str:

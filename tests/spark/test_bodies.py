@@ -93,3 +93,15 @@ def test_arrow_reads_bodies_that_fit() -> None:
     found = BodyReader(KIND)._by_arrow(pa.array(stored, pa.binary()))
     assert found is not None
     assert [None if row is None else row["n"] for row in found.to_pylist()] == [*range(7), None, *range(7, 100)]
+
+
+def test_a_number_too_large_for_its_column_is_rescued_and_not_made_infinite() -> None:
+    reader = BodyReader(pa.struct([("a", pa.float32()), ("b", pa.float64())]))
+    stored = [b'{"a":3.4028234e38,"b":1e308}', b'{"a":-1e39,"b":1}', b'{"a":1,"b":1e309}']
+    structs, rescued = reader.arrays(pa.array(stored, pa.binary()))
+    assert structs.to_pylist() == [
+        {"a": pa.scalar(3.4028234e38, pa.float32()).as_py(), "b": 1e308},
+        {"a": None, "b": 1.0},
+        {"a": 1.0, "b": None},
+    ]
+    assert rescued.to_pylist() == [None, '{"a":-1e39}', '{"b":1e309}']

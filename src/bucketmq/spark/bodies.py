@@ -24,6 +24,7 @@ from bucketmq.spark.texts import are_objects, held_by
 RESCUED = "_rescued"
 
 _INTEGERS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
+_FLOAT_MAX = float(np.finfo(np.float32).max)
 _KEPT = (bytes, datetime.datetime, datetime.date, decimal.Decimal)
 
 
@@ -177,6 +178,8 @@ def _plain_type(kind: pa.DataType, name: str, *, exact: bool) -> Any:
     if kind in _INTEGERS:
         limit = 1 << _INTEGERS[kind]
         return Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)]
+    if kind == pa.float32():  # a larger one would become infinite
+        return Annotated[float, msgspec.Meta(ge=-_FLOAT_MAX, le=_FLOAT_MAX)]
     if pa.types.is_floating(kind):
         return float
     if pa.types.is_boolean(kind):

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bucketmq.errors import BucketMQError
@@ -72,6 +72,7 @@ def outcome(reader: BodyReader, stored: list[bytes | None]) -> Any:
     return [repr(row) for row in structs.to_pylist()], rescued.to_pylist()
 
 
+@settings(deadline=None)  # the first one has Arrow import pandas
 @given(st.lists(bodies(), min_size=1, max_size=5))
 @example([b"null"])
 @example([b'{"n":1}{"n":2}', b'{"in":', b'{"x":1}}'])

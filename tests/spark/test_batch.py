@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,6 +225,24 @@ def test_what_is_wrong_with_a_write_is_said_and_nothing_is_appended(
     rows = inbox.spark.range(3).selectExpr(*columns)
     assert text in failing(inbox.write, rows, "out", **options)
     assert not inbox.file("queues/out/log").exists()
+
+
+def test_variants_are_refused_wherever_they_are_and_not_taken_for_what_encodes_them(tmp_path: Path) -> None:
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructType, VariantType
+
+    from bucketmq.spark.options import sink_options, source_options
+    from bucketmq.spark.reader import BatchReader
+    from bucketmq.spark.sink import BatchWriter
+
+    given = {"path": str(tmp_path), "queue": "out"}
+    inside = StructType().add("v", ArrayType(MapType(StringType(), VariantType())))
+    for kind in (VariantType(), inside):
+        with pytest.raises(bucketmq.Invalid, match=r"column 'body' is or has a variant.*to_json"):
+            BatchWriter(sink_options(given), StructType().add("body", kind))
+        with pytest.raises(bucketmq.Invalid, match=r"column 'body' is or has a variant.*parse_json"):
+            BatchReader(
+                source_options(given, streaming=False), StructType().add("body", kind).add("_rescued", "string")
+            )
 
 
 def test_a_queue_cannot_be_overwritten(inbox: Inbox, failing: Callable[..., str]) -> None:

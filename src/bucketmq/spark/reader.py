@@ -36,6 +36,7 @@ from bucketmq.spark.options import ASKED_FOR, COLUMNS, ENDING, STARTING, SourceO
 from bucketmq.spark.plan import Gap, Piece, between, end_by_bytes, gaps, pack, partition_count
 from bucketmq.spark.rows import RowMaker
 from bucketmq.spark.survey import position, survey, tails
+from bucketmq.spark.variants import check_no_variant
 from bucketmq.spark.worker import settle_in
 
 log = logging.getLogger("bucketmq.spark")
@@ -323,6 +324,7 @@ def _check_schema(schema: StructType) -> None:
     """A user may have given another schema than ours: fewer columns are fine, others are not."""
     types = {**COLUMNS, **ASKED_FOR, RESCUED: "string"}
     rescues = RESCUED in schema.fieldNames()
+    check_no_variant(schema, "leave bodySchema out and use parse_json(body)")
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if kind != types.get(field.name) and not (field.name == "body" and rescues):

@@ -33,6 +33,7 @@ from bucketmq.spark.letters import Columns
 from bucketmq.spark.opened import Opened, opened
 from bucketmq.spark.options import SinkOptions
 from bucketmq.spark.parts import DeadLetters, Parts, Task, Uploads
+from bucketmq.spark.variants import check_no_variant
 from bucketmq.spark.worker import settle_in
 
 log = logging.getLogger("bucketmq.spark")
@@ -52,6 +53,7 @@ class Writer:
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        check_no_variant(schema, "make it text with to_json")
 
     def __reduce__(self) -> Any:
         return type(self), (self._options, self._schema)

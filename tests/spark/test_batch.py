@@ -123,6 +123,8 @@ def test_a_schema_of_the_users_own_may_leave_columns_out_but_not_change_them(
     assert row.asDict() == {"offset": 0, "body": '{"n":1}'}
     text = failing(lambda: made.schema("offset string").load().collect())
     assert "no column 'offset' of type string" in text
+    text = failing(lambda: made.schema("id string, _rescued string").load().collect())
+    assert "no column '_rescued' of type string" in text  # without a body nothing is left of one
 
 
 def test_columns_and_a_schema_of_the_body(inbox: Inbox) -> None:

@@ -322,7 +322,9 @@ def _joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
 
 def _check_schema(schema: StructType) -> None:
     """A user may have given another schema than ours: fewer columns are fine, others are not."""
-    types = {**COLUMNS, **ASKED_FOR, RESCUED: "string"}
+    types = COLUMNS | ASKED_FOR
+    if "body" in schema.fieldNames():
+        types[RESCUED] = "string"
     rescues = RESCUED in schema.fieldNames()
     check_no_variant(schema, "leave bodySchema out and use parse_json(body)")
     for field in schema.fields:

@@ -115,33 +115,26 @@ def partition_count(
 
 
 def pack(pieces: Sequence[Piece], partitions: int) -> list[tuple[Piece, ...]]:
-    """The pieces, in order, in at most so many groups of about the same size. Large pieces are cut."""
+    """The pieces, in order, in so many groups of about the same size; fewer only if there are fewer rows. Large pieces
+    are cut."""
     if not pieces:
         return []
-    total = sum(_weight(piece) for piece in pieces)
-    target = -(-total // partitions)
-    packed: list[tuple[Piece, ...]] = []
-    group: list[Piece] = []
-    room = target
+    rows, weight = sum(piece.count for piece in pieces), sum(map(_weight, pieces))
+    others = min(partitions, rows) - 1  # groups still to come, each of a row at least
+    room = -(-weight // (others + 1))
+    packed: list[list[Piece]] = [[]]
     for whole in pieces:
         left: Piece | None = whole
         while left is not None:
-            fits = left if _weight(left) <= room else _head(left, room)
-            if fits is None:
-                packed.append(tuple(group))
-                group, room = [], target
-                continue
-            group.append(fits)
-            room -= _weight(fits)
+            if others and (room <= 0 or rows <= others):
+                packed.append([])
+                room = -(-weight // others)
+                others -= 1
+            fits = left.cut(left.start, left.start + min(_rows_in(left, room), rows - others)) if others else left
+            packed[-1].append(fits)
+            rows, weight, room = rows - fits.count, weight - _weight(fits), room - _weight(fits)
             left = left.cut(fits.end, left.end) if fits.end < left.end else None
-            if room <= 0 and len(packed) < partitions - 1:
-                packed.append(tuple(group))
-                group, room = [], target
-            elif room <= 0:
-                room = total  # the last one takes what is left
-    if group:
-        packed.append(tuple(group))
-    return packed
+    return [tuple(group) for group in packed]
 
 
 def _weight(piece: Piece) -> int:
@@ -149,7 +142,6 @@ def _weight(piece: Piece) -> int:
     return piece.size_bytes + piece.count
 
 
-def _head(piece: Piece, room: int) -> Piece | None:
-    """As much of a piece as there is room for, in rows; at least one."""
-    rows = max(1, piece.count * room // _weight(piece))
-    return piece.cut(piece.start, piece.start + rows) if room > 0 else None
+def _rows_in(piece: Piece, room: int) -> int:
+    """How many rows of a piece there is room for; at least one."""
+    return max(1, min(piece.count, piece.count * room // _weight(piece)))

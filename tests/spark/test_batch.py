@@ -127,6 +127,16 @@ def test_a_schema_of_the_users_own_may_leave_columns_out_but_not_change_them(
     assert "no column '_rescued' of type string" in text  # without a body nothing is left of one
 
 
+def test_a_session_whose_timestamps_have_no_zone_reads_the_same(inbox: Inbox) -> None:
+    inbox.bucket.queue("jobs").send({"n": 1})
+    (before,) = inbox.read("jobs").collect()
+    inbox.spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        assert inbox.read("jobs").collect() == [before]
+    finally:
+        inbox.spark.conf.unset("spark.sql.timestampType")
+
+
 def test_columns_and_a_schema_of_the_body(inbox: Inbox) -> None:
     queue = inbox.bucket.queue("jobs")
     queue.send_many([{"user": "a", "n": 1}, {"user": 2, "n": 2, "new": True}, "text"])

@@ -137,7 +137,7 @@ class BucketMQSource(DataSource):
 
     def schema(self) -> str:
         options = self._source(streaming="endingoffsets" not in {name.lower() for name in self.options})
-        types = COLUMNS | ASKED_FOR
+        types = COLUMNS | ASKED_FOR | {"sent_at": "timestamp_ltz"}  # "timestamp" may be set to mean another one
         columns = list(options.columns)
         if options.body_schema is not None and "body" in columns:
             types["body"] = _struct_of(options.body_schema)

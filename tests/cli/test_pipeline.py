@@ -84,6 +84,9 @@ number = 7
 
 def chore(spark, bucket_url, *, options=None, times: int):
     return dict(rows=spark.range(times).count(), url=bucket_url, options=options)
+
+def silent(spark, bucket_url):
+    pass
 """
 
 
@@ -232,6 +235,19 @@ def test_a_failure_is_told_without_java(cli: Cli, shipping: str, words: str, cod
 def test_a_chore_is_run_with_its_options(cli: Cli, shipping: str, url: str) -> None:
     ran = cli("pipeline", "run", f"{shipping}:chore", "--times", "5", "--json", "-o", "timeout=3")
     assert ran.row == {"rows": 5, "url": url, "options": {"timeout": "3"}}
+
+
+def test_an_audit_is_told_as_a_table(cli: Cli, shipping: str) -> None:
+    ran = cli("pipeline", "run", "audit", "--queue", "jobs")
+    assert ran.code == 0, ran
+    names, line = (each.split() for each in ran.out.splitlines())
+    told = dict(zip(names, line, strict=True))
+    assert (told["queue"], told["sent"], told["waiting"], told["complete"]) == ("jobs", "20", "20", "yes")
+
+
+def test_a_chore_may_have_nothing_to_tell(cli: Cli, shipping: str) -> None:
+    ran = cli("pipeline", "run", f"{shipping}:silent")
+    assert (ran.code, ran.out) == (0, "")
 
 
 def test_metrics_are_what_was_told() -> None:

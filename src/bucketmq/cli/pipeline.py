@@ -205,12 +205,19 @@ def _run_chore(
     if as_json:
         emit(done)
     else:
-        _tell_summary(msgspec.to_builtins(done))
+        _tell_summary(done)
     if getattr(done, "complete", True) is False:  # what an audit calls it when something is missing
         raise typer.Exit(Code.INCOMPLETE)
 
 
-def _tell_summary(summary: dict[str, Any]) -> None:
+def _tell_summary(done: Any) -> None:
+    """In its own words, if it has any: those of an audit are a table. Otherwise a line for each figure."""
+    summary = msgspec.to_builtins(done)
+    has_words = "__str__" in vars(type(done))
+    if has_words or not isinstance(summary, dict):
+        if done is not None:
+            emit_text(str(done))
+        return
     for key, value in summary.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
             table(list(value[0]), [list(row.values()) for row in value])

@@ -82,6 +82,9 @@ classify = of(name="luck")
 missing = Pipeline(name="missing", source=FromQueue("nothing"), target=ToQueue(queue="out", body="body"))
 number = 7
 
+def positional(rows):
+    return classify
+
 def chore(spark, bucket_url, *, options=None, times: int):
     return dict(rows=spark.range(times).count(), url=bucket_url, options=options)
 
@@ -159,6 +162,9 @@ def test_buckets_and_pipelines_have_checkpoints_of_their_own(cli: Cli, posts: st
         ("{posts}:nothing", "has no 'nothing'"),
         ("{posts}:number", "is no pipeline but int"),
         ("nowhere:x", "there is no module 'nowhere'"),
+        (":classify", "':classify' is no module:attribute"),
+        ("{posts}:", "is no module:attribute"),
+        ("{posts}:positional", "takes 'rows', which cannot be given here"),
         ("{posts}:classify --onec", "has no option --onec"),
         ("{posts}:of", "needs the option --name"),
         ("{posts}:of --name", "needs a value"),

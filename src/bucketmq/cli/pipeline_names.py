@@ -26,6 +26,8 @@ def load(name: str) -> Any:
             f"there is no pipeline {name!r}; there are {', '.join(sorted(SHIPPED))}, or name module:attribute"
         )
     module, _, path = (name if shipped is None else shipped.where).partition(":")
+    if not module or not path:
+        raise Invalid(f"{name!r} is no module:attribute; write it like posts:count")
     try:
         return functools.reduce(getattr, path.split("."), import_here(module))
     except AttributeError:
@@ -43,6 +45,12 @@ def made(found: Any, name: str, args: Sequence[str]) -> Pipeline | Callable[...,
     given = _read_options(found, name, args)
     if is_chore(found):
         return functools.partial(found, **given)
+    unmet = [key for key, each in inspect.signature(found).parameters.items() if _is_needed(each) and key not in given]
+    if unmet:
+        raise Invalid(
+            f"{name} takes {unmet[0]!r}, which cannot be given here: a function that makes a pipeline has keyword "
+            f"arguments alone, of the kinds {', '.join(KINDS)}"
+        )
     made = found(**given)
     if not isinstance(made, Pipeline):
         raise Invalid(f"{name} makes no pipeline but {type(made).__name__}")
@@ -52,6 +60,12 @@ def made(found: Any, name: str, args: Sequence[str]) -> Pipeline | Callable[...,
 def is_chore(found: Any) -> bool:
     """Whether it does its work by itself, given a session, and is no pipeline."""
     return callable(found) and next(iter(inspect.signature(found).parameters), "") == "spark"
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    """Whether a function cannot be called without it."""
+    many = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not many
 
 
 KINDS: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float, "bool": bool}

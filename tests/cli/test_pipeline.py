@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
+import time
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -222,6 +224,19 @@ def test_a_second_signal_stops_at_once(cli: Cli, bucket: Bucket, shipping: str, 
     assert ran.code == 130
     assert [row for row in ran.rows if row["rows"]] == []
     assert "out" not in bucket.queues() or out(bucket) == []
+
+
+def test_a_second_signal_ends_the_wait_for_spark_to_begin(
+    cli: Cli, shipping: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)  # a server that does not answer
+        raise AssertionError("the second signal changed nothing")
+
+    monkeypatch.setattr("bucketmq.spark.run.start", slow)
+    assert cli("pipeline", "run", f"{shipping}:classify").code == 130
 
 
 @pytest.mark.parametrize(

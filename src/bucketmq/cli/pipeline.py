@@ -277,6 +277,9 @@ def _signals(stop: Stop) -> Iterator[Callable[[], bool]]:
     def note(number: int, _frame: FrameType | None) -> None:
         seen.append(number)
         stop.tell()
+        if stop.urgent and not stop.attended:
+            # Nobody looks at wishes yet: Spark is still asked to begin, and a server that is gone is asked for minutes.
+            raise KeyboardInterrupt
 
     is_main = threading.current_thread() is threading.main_thread()  # nobody else may set handlers
     numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()

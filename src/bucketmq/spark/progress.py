@@ -64,6 +64,8 @@ class Stop:
 
     def __init__(self) -> None:
         self._told = 0
+        self.attended = False
+        """Whether somebody looks at it."""
 
     def tell(self) -> None:
         self._told += 1
@@ -139,6 +141,7 @@ def attend(query: StreamingQuery, stop: Stop, told: Callable[[Figures], None]) -
     """
     reports = _Reports(query)
     finishing = False
+    stop.attended = True
     try:
         while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]  # seconds may have parts
             wanted = stop.wanted

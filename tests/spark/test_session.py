@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,21 @@ def test_under_spark_submit_the_master_is_not_ours_to_choose(monkeypatch: pytest
     monkeypatch.setenv(sessions.SUBMITTED, "1234")
     with pytest.raises(bucketmq.Invalid, match="spark-submit started this program, so its master cannot be yarn"):
         session("yarn")
+
+
+def test_a_connect_server_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr("urllib.request.getproxies", dict)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and nobody listens
+        port = free.getsockname()[1]
+        with pytest.raises(bucketmq.Unavailable, match=f"no Spark Connect server at 127.0.0.1:{port}"):
+            session(f"sc://127.0.0.1:{port}/;user_id=rosa")
+    for wrong in ("sc://", "sc://host:many", "sc://host:70000"):
+        with pytest.raises(bucketmq.Invalid, match="is no address of a Spark Connect server"):
+            session(wrong)
 
 
 def test_a_level_that_is_none_is_refused() -> None:

@@ -16,12 +16,14 @@ import shutil
 import socket
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from bucketmq.errors import Invalid, Unsupported
+from bucketmq.errors import Invalid, Unavailable, Unsupported
 from bucketmq.spark import java
 from bucketmq.spark.folders import cache_folder, state_folder
 from bucketmq.spark.package import package_once
@@ -43,6 +45,9 @@ SOCKET_PATH_MAX = 103
 """What every Unix takes for the path of a socket; Linux takes four bytes more."""
 
 REMOTE = "sc://"
+REMOTE_PORT = 15002
+"""Where a Spark Connect server listens if its address does not say."""
+REMOTE_SECONDS_MAX = 10.0
 
 NEEDED = ("pyspark", "pyarrow", "pandas", "xxhash")
 
@@ -80,6 +85,7 @@ def session(
         made = _apply(SparkSession.builder.appName(name), conf).getOrCreate()
     elif (master or os.environ.get("SPARK_REMOTE") or "").startswith(REMOTE):
         remote = master or os.environ["SPARK_REMOTE"]
+        _check_remote(remote)
         made = _apply(SparkSession.builder.remote(remote), conf).getOrCreate()
         return made
     else:
@@ -167,6 +173,23 @@ def _start(session_class: Any, master: str, conf: Mapping[str, str], name: str, 
     SparkContext(conf=made, gateway=gateway)
     found: SparkSession = session_class.builder.config(conf=made).getOrCreate()
     return found
+
+
+def _check_remote(remote: str) -> None:
+    """`Unavailable` if nobody listens there: Spark's client asks again for ten minutes, and cannot be interrupted."""
+    if urllib.request.getproxies():
+        return  # it goes by these, and who is behind them cannot be seen from here
+    try:
+        server = urlsplit(remote.partition(";")[0])
+        host, port = server.hostname, server.port or REMOTE_PORT
+    except ValueError as error:
+        raise Invalid(f"{remote!r} is no address of a Spark Connect server: {error}") from None
+    if not host:
+        raise Invalid(f"{remote!r} is no address of a Spark Connect server; write sc://host:{REMOTE_PORT}")
+    try:
+        socket.create_connection((host, port), REMOTE_SECONDS_MAX).close()
+    except OSError as error:
+        raise Unavailable(f"no Spark Connect server at {host}:{port}: {error.strerror or error}") from error
 
 
 def _shipped(given: str) -> str:

@@ -17,6 +17,10 @@ TRACEBACK = (
 )
 JAVA = "\n\tat org.apache.spark.api.python.A(B.scala:1)\n\t... 3 more\nDriver stacktrace: SQLSTATE: XXKST"
 
+CAUSES = (
+    "Caused by: java.io.IOException: no\n\tat a.B\nCaused by: a.b.C$DException: n should be int, but was x\n\tat a.B"
+)
+
 
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
@@ -32,6 +36,13 @@ JAVA = "\n\tat org.apache.spark.api.python.A(B.scala:1)\n\t... 3 more\nDriver st
             BucketMQError,
             "Could not parse 'foo'",
         ),
+        (
+            f"Error while instantiating 'Builder':\n\nJVM stacktrace:\n{CAUSES}",
+            BucketMQError,
+            "Error while instantiating 'Builder': n should be int, but was x",
+        ),
+        (f"An error has occurred.{JAVA}\n{CAUSES}", BucketMQError, "An error has occurred: n should be int, but was x"),
+        (f"n should be int, but was x{JAVA}\n{CAUSES}", BucketMQError, "n should be int, but was x"),
         ("[PATH_NOT_FOUND] Path does not exist: /x.", BucketMQError, "[PATH_NOT_FOUND] Path does not exist: /x."),
         ("", BucketMQError, "Exception"),
         ("x" * 100_000, BucketMQError, "x" * TEXT_MAX),
@@ -44,6 +55,9 @@ JAVA = "\n\tat org.apache.spark.api.python.A(B.scala:1)\n\t... 3 more\nDriver st
         "no text",
         "Java",
         "Spark",
+        "a cause behind a colon",
+        "a cause behind a sentence",
+        "a cause that was said",
         "Spark alone",
         "nothing",
         "long",

@@ -116,6 +116,47 @@ def test_names_of_log_files_stay_in_their_folder(tmp_path: Path, monkeypatch: py
     assert log_file("../../etc/x y").parent == tmp_path / "bucketmq" / "logs"
 
 
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (
+            "WARNING: x\nInvalid maximum heap size: -Xmxlots\nError: Could not create the Java Virtual Machine.\n"
+            "Error: A fatal exception has occurred. Program will exit.",
+            "Invalid maximum heap size: -Xmxlots",
+        ),
+        (
+            'WARN y\nException in thread "main" org.apache.spark.SparkException: Master must be yarn\n\tat a.B(C)',
+            "Master must be yarn",
+        ),
+        ("", "it said nothing"),
+    ],
+    ids=["Java's words", "an exception", "nothing"],
+)
+def test_the_last_words_of_a_jvm_are_those_that_say_why(tmp_path: Path, log: str, said: str) -> None:
+    (tmp_path / "log").write_text(log)
+    assert sessions._last_words(tmp_path / "log") == said
+
+
+def test_a_master_that_does_not_answer_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkContext, "_gateway", object())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))  # a session on a cluster changes it
+
+    def stopped(*_: object, **__: object) -> None:
+        log_file("x").write_text(
+            "11:00 ERROR Backend: Application has been killed. Reason: All masters are unresponsive!"
+        )
+        raise RuntimeError("Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was created at:")
+
+    monkeypatch.setattr(SparkContext, "__init__", stopped)
+    with pytest.raises(bucketmq.Unavailable, match=r"on spark://127\.0\.0\.1:1: All masters are unresponsive!"):
+        session("spark://127.0.0.1:1", name="x")
+
+
 def test_a_jvm_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
     fake = tmp_path / "home" / "bin" / "java"
     fake.parent.mkdir(parents=True)

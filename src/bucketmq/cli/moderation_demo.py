@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 import sys
@@ -21,7 +22,7 @@ from rich.text import Text
 
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, wants_json
-from bucketmq.cli.output import emit, emit_text, errors, screen
+from bucketmq.cli.output import emit, emit_text, errors, say, screen
 
 if TYPE_CHECKING:
     from bucketmq.pipelines.moderation.demo.account import Account
@@ -40,13 +41,17 @@ def demo(
 ) -> None:
     """See moderation work: ingest, Spark, router and review desk on a local folder; the router is killed on the way.
 
-    Needs no account and no server. Ends by itself in about two minutes; exits with 1 if a post is lost.
+    Needs no account and no server. Ends by itself in about two minutes; exits with 1 if a post is lost. Its folder goes
+    with it, unless something failed: then the logs in it are kept.
     """
+    from bucketmq.pipelines.moderation.classify.choose import choice_of
     from bucketmq.pipelines.moderation.demo.show import Plan, Show
 
+    choice_of(classifier)  # refused before anything is started
     folder = Path(tempfile.mkdtemp(prefix="bucketmq-moderation-"))
     plan = Plan(url=f"file://{folder}/bucket", folder=folder, count=count, classifier=classifier)
     signal.signal(signal.SIGTERM, _leave)
+    failed = True
     try:
         with Screen() as shown, Show(plan, shown.show) as show:
             account = show.run()
@@ -64,9 +69,15 @@ def demo(
                     emit_text(f"The dashboard was at {show.desk.url}; --keep (make demo KEEP=1) leaves it running.")
             if keep:
                 _until_interrupted(show)
+        failed = not account.good
+    except (KeyboardInterrupt, SystemExit):
+        failed = False
+        raise
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if not account.good:
+        if not failed:
+            shutil.rmtree(folder, ignore_errors=True)
+    if failed:
+        say(f"the bucket and the logs are in {folder}")
         raise typer.Exit(Code.ERROR)
 
 
@@ -77,11 +88,8 @@ def _leave(*_: Any) -> None:
 
 def _until_interrupted(show: Show) -> None:
     sys.stdout.flush()
-    try:
-        while show.crew.fallen() is None:
-            time.sleep(0.5)
-    except KeyboardInterrupt:
-        pass
+    with contextlib.suppress(KeyboardInterrupt):
+        show.stay()
 
 
 class Screen:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 END_SECONDS = 20.0
 LOG_LINES_SHOWN = 15
 
@@ -73,9 +75,24 @@ class Member:
         self.state = "ended"
 
     def last_words(self) -> str:
-        """The end of what it printed."""
+        """The error that it told last, or the end of what it printed."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        if lines:
+            try:
+                return msgspec.json.decode(lines[-1], type=_Told).error.message
+            except msgspec.MsgspecError:
+                pass
         return "\n".join(lines[-LOG_LINES_SHOWN:])
+
+
+class _Error(msgspec.Struct):
+    message: str
+
+
+class _Told(msgspec.Struct):
+    """How a command that was run with `--json` tells of an error."""
+
+    error: _Error
 
 
 class Crew:

@@ -5,6 +5,7 @@ What is shown while it runs is the caller's: he is told by `on_look`.
 
 from __future__ import annotations
 
+import math
 import secrets
 import socket
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from bucketmq.client import Bucket, connect
-from bucketmq.errors import Unavailable
+from bucketmq.errors import BucketMQError, Unavailable
 from bucketmq.pipelines.moderation.demo.account import Account, add_up, all_settled, counts
 from bucketmq.pipelines.moderation.demo.crew import Crew
 from bucketmq.pipelines.moderation.demo.feed import Feed
@@ -154,10 +155,18 @@ class Show:
         self._on_look(look)
         return look
 
+    def stay(self) -> None:
+        """Until somebody interrupts, or one of the processes ends by itself."""
+        while True:
+            self._check(math.inf)
+            time.sleep(LOOK_SECONDS)
+
     def _check(self, give_up: float) -> None:
         fallen = self.crew.fallen()
         if fallen is not None:
-            raise Unavailable(f"{fallen.name} ended by itself; the end of {fallen.log}:\n{fallen.last_words()}")
+            raise BucketMQError(
+                f"{fallen.name} ended by itself: {fallen.last_words()} (all it said is in {fallen.log})"
+            )
         if time.monotonic() > give_up:
             raise Unavailable(
                 f"not everything was settled after {GIVE_UP_SECONDS:.0f} s; the logs are in {self.plan.folder}"

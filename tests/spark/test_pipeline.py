@@ -18,8 +18,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from bucketmq.procedures.publish import publish
 from bucketmq.procedures.requests import Create, Procedure, Replace
 from bucketmq.queue.message import Message
+from bucketmq.spark.chain import Failed
 from bucketmq.spark.ddl import arrow_schema
-from bucketmq.spark.dead import DEAD, Fallen
+from bucketmq.spark.dead import DEAD, Fallen, fallen_row
 from bucketmq.spark.ends import FromEvents, FromQueue, FromTable, Source, Target, ToObjects, ToQueue, ToTable
 from bucketmq.spark.opened import opened
 from bucketmq.spark.options import place_of, sink_options
@@ -252,6 +253,19 @@ def dying(procedure: Procedure[Any], writes: int) -> Procedure[Any]:
                 raise KeyboardInterrupt
             writes -= 1
         answer = yield request
+
+
+def test_a_row_of_a_table_with_a_time_that_python_has_no_room_for_can_die() -> None:
+    kind = "t timestamp, d date, n map<string,struct<l: array<timestamp_ntz>>>, id string"
+    far = 253_402_300_800_000_000  # the year 10000
+    row = {"t": far, "d": 2_932_897, "n": [("x", {"l": [far, 0]})], "id": "a"}
+    text = fallen_row(pa.RecordBatch.from_pylist([row], schema=arrow_schema(kind)), "p", Failed(0, "s", "e"), "row-1")
+    assert msgspec.json.decode(text)["message"]["body"] == {
+        "t": "10000-01-01 00:00:00.000000Z",
+        "d": "10000-01-01",
+        "n": {"x": {"l": ["10000-01-01 00:00:00.000000", "1970-01-01 00:00:00.000000"]}},
+        "id": "a",
+    }
 
 
 def test_a_large_body_dies_with_its_message_and_comes_back(plain_inbox: Inbox) -> None:

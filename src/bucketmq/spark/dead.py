@@ -63,12 +63,33 @@ def fallen_message(raw: pa.RecordBatch, subscription: str, failed: Failed) -> st
 
 def fallen_row(raw: pa.RecordBatch, subscription: str, failed: Failed, name: str) -> str:
     """A row of a table, which never was a message: it becomes one now. `name` tells it from all others."""
-    from bucketmq.spark.lines import plain
-
-    row: dict[str, Any] = raw.slice(failed.row, 1).to_pylist()[0]
-    body = {field.name: plain(row[field.name], field.type) for field in raw.schema}
+    row = raw.slice(failed.row, 1)
+    body = {name: _only_value(column) for name, column in zip(row.schema.names, row.columns, strict=True)}
     fallen = Fallen(Message(name, "", None, None, body), subscription, 0, 0, failed.error)
     return msgspec.json.encode(fallen).decode()
+
+
+def _only_value(column: pa.Array) -> Any:
+    """The value of a column of one row, as JSON has it. A time for which Python has no room is text."""
+    from bucketmq.spark.lines import plain
+
+    try:
+        return plain(column.to_pylist()[0], column.type)
+    except (OverflowError, ValueError):
+        told = column.cast(_times_as_text(column.type))
+        return plain(told.to_pylist()[0], told.type)
+
+
+def _times_as_text(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_times_as_text(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_times_as_text(kind.key_type), _times_as_text(kind.item_type))
+    return pa.list_(_times_as_text(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def read(text: str) -> Fallen:

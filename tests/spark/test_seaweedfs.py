@@ -12,13 +12,18 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import word_stages as stages
+
 import bucketmq
 from bucketmq.pipelines.chores import archive, audit, sweep
 from bucketmq.spark import orphans
+from bucketmq.spark.ends import FromEvents, FromQueue, ToObjects
+from bucketmq.spark.pipeline import Pipeline
 from bucketmq.testing import servers
 
 from .conftest import Inbox
 from .test_faults import ROWS, kill_a_commit, send_some
+from .test_pipeline import run, run_again
 
 
 @pytest.fixture
@@ -89,3 +94,44 @@ def test_chores_work_on_an_object_store_without_a_connector_for_it(cloud: Inbox)
     cloud.bucket.put("docs/1.txt", "x")
     swept = sweep.run(cloud.spark, cloud.url, prefix="docs/", tasks=2)
     assert (swept.keys, swept.created) == (1, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_events_with_their_objects_become_objects_once_on_an_object_store(cloud: Inbox) -> None:
+    files = {"a.txt": b"abc", "bad.txt": b"\xff", "large.txt": b"x" * 200, "gone.txt": b"x", "n/\u00e9 +%.txt": b"abcd"}
+    for key, body in files.items():
+        cloud.bucket.put(f"incoming/{key}", body)
+    cloud.bucket.delete("incoming/gone.txt")
+    cloud.bucket.put("incoming/a.txt", "abcde")
+    source = FromEvents(filter="key REGEXP '^incoming/' AND kind != 'deleted'", content="text", size_bytes_max=100)
+    target = ToObjects(template="out/{+key}.json")
+    pipeline = Pipeline(name="measure", source=source, stages=(stages.measure,), target=target)
+    run(cloud, pipeline)
+    run_again(cloud, pipeline)
+    expected = {
+        "a.txt": {"key": "incoming/a.txt", "size": 5, "state": "same"},
+        "gone.txt": {"key": "incoming/gone.txt", "size": None, "state": "gone"},
+        "n/\u00e9 +%.txt": {"key": "incoming/n/\u00e9 +%.txt", "size": 4, "state": "same"},
+    }
+    for key, body in expected.items():
+        read = cloud.bucket.get(f"out/incoming/{key}.json")
+        assert (json.loads(read.body), read.content_type, read.hops) == (body, "application/json", 1)
+    told = [each for each in cloud.bodies("events") if each["key"].startswith("out/")]
+    assert sorted(each["key"] for each in told) == sorted(f"out/incoming/{key}.json" for key in expected)
+    bad, large = sorted(letter.reason for letter in cloud.bucket.queue("events").dead_letters.peek())
+    assert "is no UTF-8 text" in bad and "has 200 bytes, more than 100" in large
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_of_rows_for_one_object_the_newest_stays_on_an_object_store(cloud: Inbox) -> None:
+    target = ToObjects(template="pending/{id}.json", if_exists="newer", newer_by="revision")
+    pipeline = Pipeline(name="p", source=FromQueue("posts", stages.POST), target=target)
+    for revisions in ((1, 3, 2), (2, 4), (3,)):
+        rows = [{"id": "a/../b", "text": f"{n}", "revision": n} for n in revisions]
+        cloud.bucket.queue("posts").send_many(rows)
+        run(cloud, pipeline)
+    assert cloud.bucket.get_json("pending/a%2F..%2Fb.json")["text"] == "4"
+    told = [(each["key"], each["kind"]) for each in cloud.bodies("events")]
+    assert told == [("pending/a%2F..%2Fb.json", "created"), ("pending/a%2F..%2Fb.json", "changed")]

@@ -149,6 +149,27 @@ def test_trimming_without_an_archive_is_no_loss(inbox: Inbox) -> None:
     assert audit.run(inbox.spark, inbox.url, queue="jobs") == found
 
 
+def test_what_was_lost_behind_what_was_trimmed_is_lost_after_archiving_too(inbox: Inbox) -> None:
+    """The archive was released, so trimming took what it had not; and more than that is gone."""
+    jobs = inbox.bucket.queue("jobs", keep_seconds=1)
+    assert jobs.stats().sent == 0
+    archive.run(inbox.spark, inbox.url, queue="jobs")
+    archive.run(inbox.spark, inbox.url, queue="jobs", release=True)
+    send(jobs, 20)
+    settle(jobs, 20)
+    inbox.age("jobs", 8 * 86400)
+    assert jobs.trim().segments == 1
+    send(jobs, 20)
+    settle(jobs, 20)
+    inbox.file(f"queues/jobs/log/0/{10:020}.ndjson").unlink()
+    before = audit.run(inbox.spark, inbox.url, queue="jobs")
+    done = archive.run(inbox.spark, inbox.url, queue="jobs", skip_lost=True)
+    assert (done.skipped, done.lost) == (20, 10)
+    after = audit.run(inbox.spark, inbox.url, queue="jobs")
+    assert [sum(line.lost for line in each.lines) for each in (before, after)] == [10, 10]
+    assert not after.complete
+
+
 def test_a_replay_into_a_queue_is_sent_once(lived: tuple[Inbox, Queue], failing: Callable[..., str]) -> None:
     inbox, jobs = lived
     chosen: dict[str, Any] = {"queue": "jobs", "to_queue": "again", "where": "get_json_object(body, '$.n') % 10 = 7"}

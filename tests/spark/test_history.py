@@ -174,6 +174,7 @@ def test_a_replay_into_a_queue_is_sent_once(lived: tuple[Inbox, Queue], failing:
     inbox, jobs = lived
     chosen: dict[str, Any] = {"queue": "jobs", "to_queue": "again", "where": "get_json_object(body, '$.n') % 10 = 7"}
     assert replay.run(inbox.spark, inbox.url, replay_id="r1", dry_run=True, **chosen).messages == 4
+    assert "again" not in inbox.bucket.queues()
     done = [replay.run(inbox.spark, inbox.url, replay_id="r1", **chosen) for _ in range(2)]
     assert [(each.messages, each.already) for each in done] == [(4, False), (0, True)]
     again = inbox.bucket.queue("again").receive(10)

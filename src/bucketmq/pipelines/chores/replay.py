@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bucketmq.errors import Invalid
+from bucketmq.errors import Invalid, NotFound
 from bucketmq.events import filters
 from bucketmq.events.filters import Decision
 from bucketmq.log.segment import decode_body, time_text, to_base64
@@ -92,10 +92,10 @@ def run(
     return target.replay(rows, rate_per_second, dry_run=dry_run)
 
 
-def _opened(place: Place, *, create: bool = False) -> Opened:
+def _opened(place: Place) -> Opened:
     from bucketmq.spark.opened import opened
 
-    return opened(place, create=create)
+    return opened(place)
 
 
 def _predicates(replay_id: str, since: str | None, until: str | None, key: str | None, where: str | None) -> list[Any]:
@@ -137,8 +137,8 @@ def _into_queue(
     if target.endswith(DEAD_SUFFIX):
         raise Invalid(f"{target!r} is for dead letters; replay into another queue")
     transaction = f"replay-{replay_id}"
-    there = _opened(place_of(url, target, options), create=True)
-    if there.run(_register(there.queue, transaction)) is not None:
+    place = place_of(url, target, options)
+    if _published(place, transaction) is not None:
         return Replayed(replay_id, 0, already=True)
     if dry_run:
         return Replayed(replay_id, rows.count(), already=False)
@@ -148,8 +148,17 @@ def _into_queue(
     )
     writer = letters.write.format("bucketmq").options(**options).option("path", url).option("queue", target)
     writer.option("txn", transaction).mode("append").save()
-    done = there.run(_register(there.queue, transaction))
+    done = _published(place, transaction)
     return Replayed(replay_id, 0 if done is None else sum(each.count for each in done.segments), already=False)
+
+
+def _published(place: Place, transaction: str) -> Publication | None:
+    """What the transaction published into a queue, if it is done; nothing where there is no queue yet."""
+    try:
+        there = _opened(place)
+    except NotFound:
+        return None
+    return there.run(_register(there.queue, transaction))
 
 
 def _register(queue: OpenQueue, transaction: str) -> Procedure[Publication | None]:

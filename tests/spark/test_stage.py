@@ -182,6 +182,16 @@ def test_a_row_that_makes_a_library_give_up_altogether_fails_alone(error: BaseEx
     assert ran.failed[0].error.startswith(f"stage fragile: {type(error).__name__}: {error}")
 
 
+def test_a_row_that_asks_for_more_memory_than_there_can_be_fails_alone() -> None:
+    @stage(takes="n bigint", gives="n bigint")
+    def roomy(batch: Any) -> Any:
+        return {"n": [len(bytearray(n)) for n in batch.column("n").to_pylist()]}
+
+    ran = Chain([roomy]).run(batch_of("n bigint", [{"n": n} for n in (1, 2, 1 << 60, 3)]))
+    assert [(each.row, each.error.splitlines()[0]) for each in ran.failed] == [(2, "stage roomy: MemoryError")]
+    assert [row["n"] for each in ran.batches for row in each.to_pylist()] == [1, 2, 3]
+
+
 class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("not even that")

@@ -25,8 +25,9 @@ from bucketmq.spark.stage import Misshapen, Stage, fit
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PLACE_ERRORS = (Unavailable, Denied, Unsupported, ImportError, MemoryError, KeyboardInterrupt, GeneratorExit)
-"""Errors of the place where a stage runs, not of a row: another time or elsewhere it would do."""
+PLACE_ERRORS = (Unavailable, Denied, Unsupported, ImportError, KeyboardInterrupt, GeneratorExit)
+"""Errors of the place where a stage runs, not of a row: another time or elsewhere it would do. `MemoryError` is none: a
+place that is short of memory kills its processes, while a row that asks for more than there can be is refused."""
 
 
 class Failed(msgspec.Struct, frozen=True):

@@ -268,6 +268,22 @@ def test_a_token_is_not_shown_at_another_address() -> None:
         assert (after.bearer, after.signing) == ("another", signing)
 
 
+def test_pagerduty_without_its_key_is_refused_before_anything_is_flagged() -> None:
+    with sync_on(MemoryStore()) as bucket:
+
+        def set_up(**options: Any) -> Any:
+            return bucket._engine.run(notice.set_up(bus_of(bucket), settings_with(**options)))
+
+        pagerduty = {"review_url": "https://events.pagerduty.com/v2/enqueue", "review_format": "pagerduty"}
+        with pytest.raises(Invalid, match="REVIEW_WEBHOOK_TOKEN"):
+            set_up(**pagerduty)
+        set_up(review_url="https://hooks.slack.com/services/x")
+        with pytest.raises(Invalid, match="REVIEW_WEBHOOK_TOKEN"):
+            set_up(**pagerduty)
+        set_up(**pagerduty, review_token="routing-key")
+        assert set_up(**pagerduty), "it was given before"
+
+
 def test_a_notice_is_about_one_object() -> None:
     with sync_on(MemoryStore()) as bucket, pytest.raises(Invalid, match="leave out batch"):
         bucket.rules.add("r", to="https://example.com/a", format="slack", batch=2)

@@ -14,7 +14,7 @@ from bucketmq import rulebook
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.events.rule import Rule, Secrets, Webhook
 from bucketmq.pipelines.moderation.record import FLAGGED
-from bucketmq.pipelines.moderation.settings import ModerationSettings
+from bucketmq.pipelines.moderation.settings import REVIEW_WEBHOOK_TOKEN, ModerationSettings
 from bucketmq.procedures.bus import BusApi, start_of
 from bucketmq.procedures.requests import Procedure
 from bucketmq.server.access import is_loopback
@@ -51,12 +51,21 @@ def set_up(bus: BusApi, settings: ModerationSettings) -> Procedure[Rule | None]:
     try:
         have = yield from bus.rule(NOTICE_RULE)
     except NotFound:
+        _check_token(settings, token)
         return (yield from _make(bus, wanted, rulebook.make_secrets(None, token, None, sign=False)))
-    if token is not None or not _same_address(have, wanted):  # before the rule is changed
+    same = _same_address(have, wanted)
+    _check_token(settings, (yield from bus.secrets(NOTICE_RULE)).bearer if same and token is None else token)
+    if token is not None or not same:  # before the rule is changed
         yield from bus.change_secrets(NOTICE_RULE, lambda old: msgspec.structs.replace(old, bearer=token, basic=None))
     if (have.filter, have.to, have.policy) == (wanted.filter, wanted.to, wanted.policy):
         return have
     return (yield from bus.add_rule(wanted, None, start_of("now"), existing=None, replace=True))
+
+
+def _check_token(settings: ModerationSettings, token: str | None) -> None:
+    """Said before anything is flagged: nobody looks for a notice that does not come."""
+    if settings.review_format == "pagerduty" and not token:
+        raise Invalid(f"PagerDuty needs the routing key of an integration; set {REVIEW_WEBHOOK_TOKEN} to it")
 
 
 def _same_address(have: Rule, wanted: Rule) -> bool:

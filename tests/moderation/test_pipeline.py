@@ -114,6 +114,18 @@ def test_the_newer_revision_stays_whatever_comes_later(bucket: Bucket) -> None:
     assert (record["revision"], record["text"]) == (2, "second")
 
 
+def test_a_post_that_was_accepted_takes_the_place_of_a_record_that_somebody_else_left(
+    store: Gate, bucket: Bucket
+) -> None:
+    """As the public demo does, which keeps no register: the router may not have come to it yet."""
+    bucket.put(key_of(PENDING, "p1"), record_of(Post("p1", "by the demo"), FINE, created_at=""))
+    submit(bucket, "p1", "hello")
+    judge_all(bucket)
+    assert pending(bucket, "p1")["text"] == "hello"
+    once(store)
+    assert bucket.get_json(key_of(APPROVED, "p1"))["text"] == "hello"
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -283,6 +283,30 @@ def test_records_of_writers_without_a_register_are_routed_too(world: World) -> N
     assert where(world, "a b") == {APPROVED: 3}
 
 
+def test_a_record_that_was_given_its_revision_says_so_to_the_pipeline_too() -> None:
+    """Which goes by the metadata. It would write an older one over what a router that died has left."""
+    met = 0
+    for at in range(100):
+        world = World("copying")
+        bucket = flagged(world)
+        foreign = msgspec.json.decode(record_body("p1", "second", CLEAN))
+        del foreign["revision"]
+        bucket.put(key_of(PENDING, "p1"), foreign)
+        try:
+            do(world.connect(at=at, fault=DEATHS[0]), posts.route, key_of(PENDING, "p1"))
+            through = True
+        except Killed:
+            through = False
+        left = world.objects().get(key_of(PENDING, "p1"))
+        if left is not None and "revision" in msgspec.json.decode(left):
+            met += 1
+            assert bucket.look(key_of(PENDING, "p1")).attributes.metadata["revision"] == "2", at
+        world.close()
+        if through:
+            assert met
+            break
+
+
 @pytest.mark.parametrize("spam", [CLEAN, BAD])
 @pytest.mark.parametrize("left", ["a record of the demo", "no record"])
 def test_what_lay_there_before_there_was_a_register_gives_way_to_what_is_submitted(

@@ -120,6 +120,9 @@ def test_only_what_is_newer_replaces(plain_inbox: Inbox) -> None:
     assert plain_inbox.bucket.get_json("pending/a.json")["text"] == "tenth"
     plain_inbox.bucket.put("pending/foreign.json", {})
     assert write(plain_inbox, rows(("foreign", "x", 99)), **NEWER)["kept"] == 1  # it does not say how old it is
+    newest = {**NEWER, "ifExists": "newest"}
+    assert write(plain_inbox, rows(("foreign", "x", 1)), **newest)["written"] == 1
+    assert write(plain_inbox, rows(("foreign", "y", 0)), **newest)["kept"] == 1  # it does now
     at_once = rows(("b", "first", 1), ("b", "third", 3), ("b", "second", 2))
     assert write(plain_inbox, at_once, **NEWER) == {"written": 1, "same": 0, "kept": 2}
     assert plain_inbox.bucket.get_json("pending/b.json")["text"] == "third"

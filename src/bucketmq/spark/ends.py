@@ -49,7 +49,7 @@ CONTENT_COLUMNS = {"content_version": "string", "content_state": "string"}
 
 Content = Literal["bytes", "text", "json"]
 FileFormat = Literal["parquet", "orc", "json", "csv"]
-IfExists = Literal["keep", "replace", "newer"]
+IfExists = Literal["keep", "replace", "newer", "newest"]
 
 OBJECT_BYTES_MAX = 32 << 20
 
@@ -173,7 +173,8 @@ class ToObjects(msgspec.Struct, frozen=True, kw_only=True):
     (bytes and text as they are, anything else as JSON), or without it the row as a JSON object.
 
     `if_exists`: `keep` what is there; `replace` it unless it is the same; or `newer`: replace it only if its metadata
-    has a smaller value of the column `newer_by` (a whole number or a time), which every object is written with.
+    has a smaller value of the column `newer_by` (a whole number or a time), which every object is written with. What
+    has none is somebody else's and stays; with `newest` it is replaced like what is older.
     """
 
     template: str
@@ -185,8 +186,8 @@ class ToObjects(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_template(self.template)
         if self.if_exists not in get_args(IfExists):
-            raise Invalid(f"if_exists must be keep, replace or newer, not {self.if_exists!r}")
-        if (self.if_exists == "newer") != (self.newer_by is not None):
+            raise Invalid(f"if_exists must be keep, replace, newer or newest, not {self.if_exists!r}")
+        if (self.if_exists in ("newer", "newest")) != (self.newer_by is not None):
             raise Invalid("if_exists='newer' goes with newer_by, the column that says which row is newer")
 
 

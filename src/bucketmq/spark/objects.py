@@ -86,7 +86,8 @@ def _decide(target: ToObjects, found: Found | Missing, metadata: dict[str, str],
         return "kept"
     if target.newer_by is not None:
         name = target.newer_by.lower()
-        return None if is_older(there.get(name), metadata[name]) else "kept"
+        unmarked = target.if_exists == "newest" and name not in there
+        return None if unmarked or is_older(there.get(name), metadata[name]) else "kept"
     return None
 
 
@@ -118,4 +119,4 @@ def that_count(target: ToObjects, things: Iterable[tuple[Thing, Cause]]) -> list
 
 
 def _supersedes(target: ToObjects, before: Thing, after: Thing) -> bool:
-    return target.if_exists == "newer" and after.newer is not None and is_older(before.newer, after.newer)
+    return target.newer_by is not None and after.newer is not None and is_older(before.newer, after.newer)

@@ -113,8 +113,8 @@ class BucketMQSource(DataSource):
     | `objects` | none | a key template like `pending/{id}.json`, instead of `queue`: every row becomes an object |
     | `body` | all | with `objects`: the column that is the content; otherwise the row as a JSON object |
     | `contentType` | by the key | with `objects`: the content type |
-    | `ifExists` | `replace` | with `objects`: `keep` what is there, `replace` it, or only by what is `newer` |
-    | `newerBy` | none | with `ifExists` `newer`: the column that tells, a whole number or a time |
+    | `ifExists` | `replace` | with `objects`: `keep` what is there, `replace` it, or by what is `newer` or `newest` |
+    | `newerBy` | none | with `ifExists` `newer` or `newest`: the column that tells, a whole number or a time |
 
     The sink takes the columns `body` (or `value`: text, bytes, or anything that JSON has, such as a struct), `key`,
     `headers`, `body_bytes`; and overlooks `id`, `sent_at`, `shard` and `offset`, so that rows of the source can be

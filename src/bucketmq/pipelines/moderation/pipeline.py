@@ -133,7 +133,9 @@ def pipeline(*, classifier: str = "embedded", private_images: bool = False) -> P
         source=FromQueue(SUBMISSIONS, body_schema=SUBMISSION),
         task_rows=TASK_ROWS,
         stages=(Stage(name="judge", takes=SUBMISSION, gives=RECORD, function=Judge(choice), rows_max=ROWS_MAX),),
+        # What lies there without a revision is a record of somebody who keeps no register, and was not routed yet. It
+        # gives way: this post was accepted, and nothing else will bring it.
         target=ToObjects(
-            template="{+key}", body="record", content_type="application/json", if_exists="newer", newer_by="revision"
+            template="{+key}", body="record", content_type="application/json", if_exists="newest", newer_by="revision"
         ),
     )

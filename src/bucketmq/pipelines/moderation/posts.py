@@ -220,7 +220,8 @@ def post_id(key: str) -> str:
 
 
 def _rewrite(bucket: OpenBucket, read: Read, reading: Reading, revision: int, *, cause: Cause) -> Procedure[str | None]:
-    """Write the record with its revision, so that wherever it lies it says which one it is; None if it was changed."""
+    """Write the record with its revision, so that wherever it lies it says which one it is, also to the pipeline, which
+    goes by the metadata; None if it was changed."""
     if reading.unreadable:
         record: Any = msgspec.structs.replace(reading.record, revision=revision)
     else:
@@ -231,6 +232,7 @@ def _rewrite(bucket: OpenBucket, read: Read, reading: Reading, revision: int, *,
             read.key,
             msgspec.json.encode(record),
             content_type="application/json",
+            metadata={"revision": str(revision)},
             if_version=read.version,
             cause=cause,
         )

@@ -19,7 +19,7 @@ from bucketmq.pipelines.moderation.classify.batches import ClaudeBatches
 from bucketmq.pipelines.moderation.classify.budget import Budget, Limits, Spent
 from bucketmq.pipelines.moderation.classify.claude import Claude, ClaudeSettings, settings_of
 from bucketmq.pipelines.moderation.classify.prompt import INSTRUCTIONS, PROMPT, TEXT_CHARS_MAX, as_data
-from bucketmq.pipelines.moderation.record import CATEGORIES, Post, Verdict
+from bucketmq.pipelines.moderation.record import CATEGORIES, Post, Verdict, record_of
 from bucketmq.testing.endpoints import HangUp, Reply, Silent, Step, endpoint
 from bucketmq.testing.messages_api import Asked, MessagesApi, Model, messages_api, refused, spoken
 
@@ -210,6 +210,12 @@ def test_retry_after_is_kept() -> None:
     naps = Naps()
     assert approved(judge(in_turn(refused(429, retry_after_seconds=7), honest), naps=naps))
     assert naps.seconds == [pytest.approx(7, abs=0.5)]
+
+
+def test_the_record_tells_how_often_the_model_was_asked() -> None:
+    verdict = judge(in_turn(refused(529), refused(529), honest))
+    assert record_of(post("What a fine day"), verdict, created_at="").attempts == 3
+    assert record_of(post("What a fine day"), judge(honest), created_at="").attempts == 1
 
 
 def test_retry_after_may_be_a_date() -> None:

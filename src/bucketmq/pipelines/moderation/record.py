@@ -57,6 +57,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """The version of the prompt, where there is one."""
     doubt: str | None = None
     """Why a person must look, whatever the categories say: the classifier failed, was not sure, or others disagreed."""
+    attempts: int = 1
+    """How often a model was asked about the post until it said this, or nothing."""
 
     @property
     def violation(self) -> bool:
@@ -91,11 +93,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
     rationale: str = ""
     doubt: str | None = None
     attempts: int = 1
-    """How often it was tried to judge the post."""
+    """How often a model was asked about the post: more than once if it did not answer at first."""
     revision: int = 1
 
 
-def record_of(post: Post, verdict: Verdict, *, created_at: str, attempts: int = 1) -> Record:
+def record_of(post: Post, verdict: Verdict, *, created_at: str) -> Record:
     """The record of a post that was judged."""
     return Record(
         id=post.id,
@@ -109,6 +111,6 @@ def record_of(post: Post, verdict: Verdict, *, created_at: str, attempts: int = 
         prompt=verdict.prompt,
         rationale=verdict.rationale,
         doubt=verdict.doubt,
-        attempts=attempts,
+        attempts=verdict.attempts,
         revision=post.revision,
     )

@@ -157,7 +157,7 @@ class Claude:
             match self._ask(asked, taken):
                 case Message() as message:
                     call.answered()
-                    return after_all(post, verdict_of(message, mark=mark))
+                    return _after(attempt + 1, after_all(post, verdict_of(message, mark=mark)))
                 case _Later(why, seconds):
                     last = why
                     if seconds is not None and seconds > self.settings.wait_seconds_max:
@@ -169,9 +169,9 @@ class Claude:
                     return self._doubt(str(error))
                 case str(why):
                     call.answered()
-                    return self._doubt(why)
+                    return _after(attempt + 1, self._doubt(why))
         call.unanswered(last)
-        return self._doubt(f"the API gave no answer: {last}")
+        return _after(attempt + 1, self._doubt(f"the API gave no answer: {last}"))
 
     def _ask(self, asked: dict[str, Any], taken: Taken) -> Message | _Later | BucketMQError | str:
         """One attempt. Every way in which it can end is a value; the SDK's errors carry the key and stay here."""
@@ -225,6 +225,10 @@ def after_all(post: Post, verdict: Verdict) -> Verdict:
     if verdict.doubt is None and not verdict.violation and (why := speaks_to_the_judge(post)) is not None:
         return msgspec.structs.replace(verdict, doubt=why)
     return verdict
+
+
+def _after(attempts: int, verdict: Verdict) -> Verdict:
+    return msgspec.structs.replace(verdict, attempts=attempts)
 
 
 class _Later(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("PIL")
 pytest.importorskip("onnxruntime")
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageChops, ImageCms, ImageDraw, ImageFont
 
 from bucketmq.errors import Invalid, Unsupported
 from bucketmq.notify.http import Poster
@@ -39,6 +40,7 @@ from .drawing import (
     gif_whose_frame_is_larger,
     noise,
     png_that_claims,
+    profile,
     webp_that_claims,
     written,
 )
@@ -278,6 +280,34 @@ def test_what_a_browser_would_show_otherwise_is_unseen() -> None:
     for gamma, shown in ((45_455, True), (2_000, False)):
         chunks = plain[:33] + chunk(b"gAMA", gamma.to_bytes(4, "big")) + plain[33:]
         assert isinstance(see(chunks), list) is shown, gamma
+    usual = (31_270, 32_900, 64_000, 33_000, 30_000, 60_000, 15_000, 6_000)
+    for primaries, shown in ((usual, True), ((*usual[:6], 90_000, 6_000), False)):
+        chunks = plain[:33] + chunk(b"cHRM", struct.pack(">8I", *primaries)) + plain[33:]
+        assert isinstance(see(chunks), list) is shown, primaries
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP"])
+def test_an_image_is_looked_at_in_the_colours_of_its_profile(format: str) -> None:
+    """All white but for what nobody could tell from it; browsers make black of that."""
+    hidden = written("meet me behind the school", colour="#fefefe")
+    settings_ = {"PNG": {}, "JPEG": {"quality": 100}, "WEBP": {"lossless": True}}[format]
+    (shown,) = seen(encoded(hidden, format, icc_profile=profile([0] * 255 + [65535]), **settings_))
+    assert shown.convert("L").getextrema() == (0, 255)
+
+
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
+@pytest.mark.parametrize("mode", ["LA", "P", "RGB", "RGBA"])
+def test_an_ordinary_profile_changes_nothing(mode: str) -> None:
+    image = written("hello").convert(mode)
+    (with_profile,), (without,) = seen(encoded(image, icc_profile=SRGB)), seen(encoded(image))
+    assert max(most for _, most in ImageChops.difference(with_profile, without).getextrema()) <= 1  # type: ignore[misc]
+
+
+def test_a_profile_that_cannot_be_applied_makes_an_image_unseen() -> None:
+    for image, profile_ in ((canvas((40, 40)), b"no profile"), (canvas((40, 40)).convert("L"), SRGB)):
+        assert isinstance(see(encoded(image, icc_profile=profile_)), Unseen)
 
 
 def test_the_size_of_a_webp_is_read_as_pillow_reads_it() -> None:

@@ -5,7 +5,8 @@ of the format that the bytes begin like is used; animations are bounded in frame
 decoder stumbles over makes the image unseen, never harmless.
 
 An animation is looked at in full: its first frame, its last, and every one between that differs from those before. What
-is partly transparent looks different on every page, so it is looked at on white and on black.
+is partly transparent looks different on every page, so it is looked at on white and on black. A colour profile is
+heeded, as browsers do: it can make a picture of what has one colour without it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,12 @@ PICTURE_SIDE_MAX = 1600
 """What is judged is made no larger than this; models look at less."""
 MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"}
 """How pixels may be kept. Deeper ones are cut when they are made RGB, so we would not see what a browser shows."""
+PROFILED = {"1": "L", "L": "L", "LA": "RGBA", "P": "RGBA", "PA": "RGBA", "YCbCr": "RGB"}
+"""As what pixels are kept while a colour profile is applied to them; others stay as they are."""
 GAMMAS = (0.4, 0.5)
 """What a PNG may say of its gamma. Browsers heed it and we do not: another one makes another picture of it."""
+PRIMARIES = (0.3127, 0.329, 0.64, 0.33, 0.3, 0.6, 0.15, 0.06)
+"""And of its white, red, green and blue, about."""
 DIFFERENCE_MAX = 16
 """Two frames are alike if no two by two pixels of them differ by more, of 255. Small text that can be read does."""
 
@@ -119,6 +124,9 @@ def _shown_otherwise(image: Any) -> str | None:
     gamma = image.info.get("gamma")
     if gamma is not None and not GAMMAS[0] <= gamma <= GAMMAS[1]:
         return f"the image has an unusual gamma ({gamma:g}) and may look different elsewhere"
+    primaries = image.info.get("chromaticity", PRIMARIES)
+    if any(abs(has - usual) > 0.01 for has, usual in zip(primaries, PRIMARIES, strict=True)):
+        return "the image has unusual primary colours and may look different elsewhere"
     return None
 
 
@@ -126,7 +134,7 @@ def _faces(image: Any) -> list[Image]:
     """The frame as a reader may see it: upright, on white, and on black where that makes a difference."""
     from PIL import Image, ImageOps
 
-    frame = ImageOps.exif_transpose(image)
+    frame = _profiled(ImageOps.exif_transpose(image), image.info.get("icc_profile"))
     if frame.mode in ("RGBA", "LA", "PA") or "transparency" in frame.info:
         layered = frame.convert("RGBA")
         layered.thumbnail((PICTURE_SIDE_MAX, PICTURE_SIDE_MAX))
@@ -137,6 +145,19 @@ def _faces(image: Any) -> list[Image]:
     seen: Image.Image = frame.convert("RGB")
     seen.thumbnail((PICTURE_SIDE_MAX, PICTURE_SIDE_MAX))
     return [seen]
+
+
+def _profiled(frame: Any, profile: bytes | None) -> Any:
+    """The frame in the colours that its profile gives it. One that cannot be applied is an error: who knows what others
+    make of it."""
+    if not profile:
+        return frame
+    from PIL import ImageCms
+
+    plain = frame.convert("RGBA" if "transparency" in frame.info else PROFILED.get(frame.mode, frame.mode))
+    to = "RGBA" if plain.mode == "RGBA" else "RGB"
+    own = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+    return ImageCms.profileToProfile(plain, own, ImageCms.createProfile("sRGB"), outputMode=to)
 
 
 def _alike(some: list[Image], others: list[Image]) -> bool:

@@ -147,6 +147,7 @@ def test_other_peoples_pages_cannot_log_in_or_decide(agent: Agent, bucket: Bucke
                 "/api/review", json={"id": "ad", "revision": 1, "action": "approve"}, headers={"x-desk-csrf": csrf}
             )
             assert answer.status_code == 403, csrf
+            assert (history(bucket)[-1].did, history(bucket)[-1].by) == ("denied", "rosa"), "somebody used her cookie"
     assert not [line for line in history(bucket) if line.did == "approve"]
 
 

@@ -136,6 +136,7 @@ class Desk:
         """Who asks for a change; 403 unless it comes from our page and from a reviewer."""
         session = self.session(request)
         if not self.sessions.fits(session, request.headers.get(CSRF_HEADER, "")):
+            await self.note("denied", session.name, reason=f"{what}: the request does not come from the desk's page")
             raise Refusal(403, "the request does not come from the desk's page", "reload the page")
         if not session.may_decide:
             await self.note("denied", session.name, reason=f"{what}: the role is {session.role}")

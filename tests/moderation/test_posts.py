@@ -16,6 +16,7 @@ from bus.world import DEATHS, FAULTS, Killed, World, log_of, summary
 import bucketmq
 from bucketmq.pipelines.moderation import audit, posts
 from bucketmq.pipelines.moderation.ids import key_of
+from bucketmq.pipelines.moderation.pipeline import pipeline
 from bucketmq.pipelines.moderation.record import (
     APPROVED,
     CATEGORIES,
@@ -31,8 +32,13 @@ from bucketmq.pipelines.moderation.record import (
 )
 from bucketmq.pipelines.moderation.register import Register
 from bucketmq.pipelines.moderation.router import settle_where
+from bucketmq.procedures.bus import BusApi
+from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.stamps import NO_CAUSE
 from bucketmq.server.place import bus_of
+from bucketmq.spark.ends import ToObjects
+from bucketmq.spark.objects import Did, write_object
+from bucketmq.spark.shape import Thing
 
 CLEAN, BAD, UNSURE = 0.01, 0.97, 0.6
 
@@ -304,6 +310,45 @@ def test_a_record_that_was_given_its_revision_says_so_to_the_pipeline_too() -> N
         world.close()
         if through:
             assert met
+            break
+
+
+def test_a_revision_that_cannot_be_is_not_made_good_on_the_way(world: World) -> None:
+    bucket = world.connect()
+    do(bucket, posts.accept, "p1", "first")
+    assert do(bucket, posts.route, classify(bucket, "p1", "second", CLEAN, revision=0)).outcome == NEEDS_REVIEW
+
+
+@pytest.mark.parametrize("body", ["a record", "no record"])
+def test_a_judgement_that_comes_while_a_record_without_a_revision_is_routed_leaves_one_of_them(body: str) -> None:
+    """The pipeline writes before each request of the router."""
+    target = pipeline(classifier="none").target
+    assert isinstance(target, ToObjects)
+    thing = Thing(key_of(PENDING, "p1"), record_body("p1", "first", CLEAN), "1")
+
+    def judged(bus: BusApi) -> Procedure[Did]:
+        return (yield from write_object((yield from bus.bucket.open()), target, thing))
+
+    for at in range(100):
+        world = World("copying")
+        bucket = world.connect()
+        do(bucket, posts.accept, "p1", "first")
+        foreign = msgspec.json.decode(record_body("p1", "second", CLEAN))
+        del foreign["revision"]
+        bucket.put(key_of(PENDING, "p1"), foreign if body == "a record" else b"what is this?")
+        router, met = world.connect(), []
+
+        def meddle(number: int, request: Any) -> None:
+            if number == at and not met:  # noqa: B023
+                met.append(do(bucket, judged))  # noqa: B023
+
+        router.hands.meddle = meddle
+        do(router, posts.route, key_of(PENDING, "p1"))
+        finish(world, 0)
+        assert len(where(world, "p1")) == 1, at
+        world.close()
+        if not met:
+            assert at > 5
             break
 
 

@@ -172,6 +172,8 @@ def route(
     now = time_text((yield Now()))
     record = reading.record
     wanted = _decision(record, chosen.outcome, now, chosen.reason)
+    if reading.revision is None and (yield from _revised(bucket, id, read, reading, wanted, cause=cause)):
+        return (yield from route(bus, key, thresholds=thresholds, cause=cause))
     _, found = yield from register.change_register(
         bucket, id, lambda before: register.deciding(before, reading.revision, wanted, record.created_at or now)
     )
@@ -217,6 +219,23 @@ def post_id(key: str) -> str:
         return check_id(name)
     except Invalid:
         return f"sha256-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _revised(
+    bucket: OpenBucket, id: str, read: Read, reading: Reading, wanted: Decision, *, cause: Cause
+) -> Procedure[bool]:
+    """Whether a record that says no revision is another now: it was given the one that it will be decided as. Before
+    that is decided, or the pipeline may put an older one in its place, and then there is neither."""
+    before = yield from read_register(bucket, id)
+    if before is None or reading.record.revision < 1:
+        return (
+            False  # it will be the first, and what is accepted from now on is newer; or that is what is wrong with it
+        )
+    _, found = register.deciding(before, None, wanted, "")
+    if isinstance(found, Superseded) or not found.new:
+        return False
+    yield from _rewrite(bucket, read, reading, found.decision.revision, cause=cause)
+    return True
 
 
 def _rewrite(bucket: OpenBucket, read: Read, reading: Reading, revision: int, *, cause: Cause) -> Procedure[str | None]:

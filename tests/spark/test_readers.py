@@ -172,6 +172,31 @@ def test_a_query_that_goes_on_under_a_new_name_is_known_from_its_first_batch(pla
     assert documents(plain_inbox)["nightly"]["offsets"] == {"0": 12}
 
 
+def test_a_query_whose_checkpoint_knows_no_name_gets_one_with_its_next_batch(plain_inbox: Inbox) -> None:
+    """As of a checkpoint that was made again, or of a query that had a name and gave it up."""
+    plain_inbox.bucket.queue("jobs").send_many(range(30))
+    made = stream_reader(plain_inbox)
+    made.prepareForTriggerAvailableNow()
+    end = step(made, {"queue": "jobs", "shards": {"0": 12}, "bases": {"0": 0}})
+    assert documents(plain_inbox) == {}  # nothing is done yet
+    again = step(made, end)
+    assert again["reader"] == end["reader"]
+    assert documents(plain_inbox)[end["reader"]]["offsets"] == {"0": 22}
+    nothing = {"queue": "jobs", "shards": {"0": 30}}
+    assert step(stream_reader(plain_inbox), nothing) == nothing
+
+
+def test_a_checkpoint_made_of_a_reader_without_a_name_of_its_own_goes_on_as_this_reader(plain_inbox: Inbox) -> None:
+    plain_inbox.bucket.queue("jobs").send_many(range(30))
+    made = stream_reader(plain_inbox)
+    made.prepareForTriggerAvailableNow()
+    end = step(made, made.initialOffset(), rows=12)
+    step(made, end)
+    restore_from_reader(plain_inbox.url, "jobs", end["reader"], plain_inbox.folder / "cp")
+    lines = (plain_inbox.folder / "cp" / "offsets" / "0").read_text().splitlines()
+    assert json.loads(lines[-1]) == end
+
+
 def test_progress_is_told_once_in_a_while(plain_inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     plain_inbox.bucket.queue("jobs").send_many(range(30))
     now = [1000.0]

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -40,6 +41,8 @@ from bucketmq.spark.variants import check_no_variant
 from bucketmq.spark.worker import settle_in
 
 log = logging.getLogger("bucketmq.spark")
+
+replace = msgspec.structs.replace
 
 NOTE_SECONDS = 5.0
 """A query tells the queue how far it has come so often, at most: one PUT, and one GET before it."""
@@ -169,9 +172,12 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = from_json(start, self._options.place.queue)
-        self._unnamed = begin.reader
         self._hold(begin)
         self._tell(begin)
+        if begin.reader is None and self._options.subscription is None:
+            # It had a name of its own until now, or its checkpoint was made again. Told when a batch is done.
+            begin = replace(begin, reader=self._unnamed or self._opened.run(_new_name()))
+        self._unnamed = begin.reader
         ends = self._ask() if self._target is None else self._target
         ends = {shard: max(end, begin.offset(shard)) for shard, end in {**begin.shards, **ends}.items()}
         new = {shard: end for shard, end in ends.items() if end > begin.offset(shard)}
@@ -303,9 +309,14 @@ def _begin(queue: OpenQueue, options: SourceOptions) -> Procedure[Position]:
             return Position(queue.name, known.offsets, known.bases)
     found = yield from position(queue, options.starting, STARTING, strict=options.fail_on_data_loss)
     if options.subscription is None:  # told with its first batch: Spark may ask, and then begin elsewhere
-        return Position(queue.name, found.shards, found.bases, f"query-{(yield NewId())}")
+        return Position(queue.name, found.shards, found.bases, (yield from _new_name()))
     begun = yield from begin_reader(queue, options.subscription, found.shards, found.bases, holds=True)
     return Position(queue.name, begun.offsets, begun.bases)
+
+
+def _new_name() -> Procedure[str]:
+    """For a query that has none."""
+    return f"query-{(yield NewId())}"
 
 
 def _joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:

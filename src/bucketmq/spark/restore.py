@@ -76,7 +76,8 @@ def restore_from_reader(
     folder = _empty(location)
     found = opened(place_of(url, queue, options or {}))
     known = found.run(find_reader(found.queue, reader))
-    _write(folder, reader, [Position(queue, known.offsets, known.bases)], batch, known.at)
+    unnamed = None if known.holds else reader  # the name is the query's own then, and goes with its offsets
+    _write(folder, reader, [Position(queue, known.offsets, known.bases, unnamed)], batch, known.at)
     return Restored(batch, {queue: {str(shard): offset for shard, offset in sorted(known.offsets.items())}})
 
 

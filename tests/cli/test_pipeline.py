@@ -142,6 +142,14 @@ def test_show_tells_all_of_a_pipeline(cli: Cli, posts: str, tmp_path: Path) -> N
         assert part in shown
 
 
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_show_needs_no_bucket(cli: Cli, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BUCKETMQ_URL", raising=False)
+    ran = cli("pipeline", "show", name)
+    assert ran.code == 0 and ran.out.startswith(f"{name}: "), ran
+    assert cli("pipeline", "show", name, "--json").row.get("checkpoint") is None
+
+
 def test_buckets_and_pipelines_have_checkpoints_of_their_own(cli: Cli, posts: str) -> None:
     def checkpoint(url: str, name: str) -> str:
         shown: str = cli("pipeline", "show", f"{posts}:of", "--name", name, "--url", url, "--json").row["checkpoint"]

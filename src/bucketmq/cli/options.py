@@ -45,9 +45,14 @@ def wants_json(context: typer.Context, given: bool) -> bool:
     return given or state_of(context).as_json
 
 
+def a_url(context: typer.Context, given: str | None) -> str | None:
+    """The bucket's URL, if there is one: from the verb's option, the option before it, or the environment."""
+    return given or state_of(context).url or os.environ.get(URL_VARIABLE) or None
+
+
 def the_url(context: typer.Context, given: str | None) -> str:
-    """The bucket's URL: from the verb's option, the option before it, or the environment."""
-    url = given or state_of(context).url or os.environ.get(URL_VARIABLE)
+    """The bucket's URL, which the verb cannot do without."""
+    url = a_url(context, given)
     if not url:
         raise Invalid(f"no bucket: add --url, or set it once: export {URL_VARIABLE}=file:///tmp/inbox")
     return url

@@ -22,7 +22,7 @@ import typer
 
 from bucketmq.bucket.urls import without_secrets
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, Url, the_url, wants_json
+from bucketmq.cli.options import Json, Url, a_url, the_url, wants_json
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
 from bucketmq.cli.pipeline_metrics import MetricsPage
 from bucketmq.cli.pipeline_names import is_chore, load, made, option_words, options_of
@@ -75,14 +75,15 @@ def show(
         return
     found = made(load(name), name, context.args)
     assert isinstance(found, Pipeline)
-    bucket = _absolute(the_url(context, url))
+    bucket = a_url(context, url)
+    known = None if bucket is None else str(_checkpoint(_absolute(bucket), found.name))
     row = {
         "name": found.name,
         "about": found.about,
         "source": {"kind": type(found.source).__name__, **_fields(found.source), "columns": found.source.columns},
         "stages": [{"name": each.name, "takes": each.takes, "gives": each.gives} for each in found.stages],
         "target": {"kind": type(found.target).__name__, **_fields(found.target)},
-        "checkpoint": checkpoint or str(_checkpoint(bucket, found.name)),
+        "checkpoint": checkpoint or known,
         "dead_letters": found.dead_letters + DEAD_SUFFIX,
     }
     if wants_json(context, as_json):
@@ -96,7 +97,7 @@ def show(
         emit_text(f"           takes {each.takes}")
         emit_text(f"           gives {each.gives}")
     emit_text(f"  to     {_end_words(found.target)}")
-    emit_text(f"  checkpoint    {row['checkpoint']}")
+    emit_text(f"  checkpoint    {row['checkpoint'] or 'one for each bucket; add --url to see it'}")
     emit_text(f"  dead letters  {row['dead_letters']} (bucketmq dead {found.dead_letters})")
 
 

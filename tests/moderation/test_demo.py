@@ -81,6 +81,18 @@ def test_the_demo_does_not_stay_when_one_of_its_processes_is_gone(tmp_path: Path
             show.stay()
 
 
+def test_the_demo_leaves_the_bucket_alone_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUCKET_NAME", f"{tmp_path}/in-earnest")
+    monkeypatch.setenv("WEBHOOK_SECRET", "of-somebody")
+    with Show(Plan(url=f"file://{tmp_path}/bucket", folder=tmp_path), lambda look: None) as show:
+        router = show.crew.start("router", "moderation", "route", "--once")
+        assert router.process.wait(60) == 0, router.last_words()
+        assert (tmp_path / "bucket" / "rules" / "moderation-route.json").exists()
+    assert not (tmp_path / "in-earnest").exists()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("spark")

@@ -150,6 +150,16 @@ def test_show_needs_no_bucket(cli: Cli, name: str, monkeypatch: pytest.MonkeyPat
     assert cli("pipeline", "show", name, "--json").row.get("checkpoint") is None
 
 
+def test_moderation_is_judged_in_the_bucket_of_its_agents(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def checkpoint(name: str, *words: str) -> str:
+        return Path(cli("pipeline", "show", name, "--json", *words).row["checkpoint"]).parent.name.rpartition("-")[0]
+
+    assert checkpoint("moderation") == "bucket"
+    monkeypatch.setenv("BUCKET_NAME", "posts")
+    assert checkpoint("moderation") == "posts"
+    assert checkpoint("moderation", "--url", "s3://other") == "other"
+
+
 def test_buckets_and_pipelines_have_checkpoints_of_their_own(cli: Cli, posts: str) -> None:
     def checkpoint(url: str, name: str) -> str:
         shown: str = cli("pipeline", "show", f"{posts}:of", "--name", name, "--url", url, "--json").row["checkpoint"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
+import os
 import re
 import signal
 import threading
@@ -22,13 +23,14 @@ import typer
 
 from bucketmq.bucket.urls import without_secrets
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, Url, a_url, the_url, wants_json
+from bucketmq.cli.options import Json, Url, a_url, state_of, the_url, wants_json
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
 from bucketmq.cli.pipeline_metrics import MetricsPage
 from bucketmq.cli.pipeline_names import is_chore, load, made, option_words, options_of
 from bucketmq.cli.progress import Progress
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.errors import Invalid
+from bucketmq.pipelines.moderation.settings import BUCKET_NAME, bucket_url
 from bucketmq.pipelines.shipped import SHIPPED
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.failure import explained
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For verbs that hand options on to the pipeline."""
+
+MODERATION = "moderation"
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="One that comes along (bucketmq pipeline ls), or module:attribute.")
@@ -75,7 +79,7 @@ def show(
         return
     found = made(load(name), name, context.args)
     assert isinstance(found, Pipeline)
-    bucket = a_url(context, url)
+    bucket = _bucket(context, name, url)
     known = None if bucket is None else str(_checkpoint(_absolute(bucket), found.name))
     row = {
         "name": found.name,
@@ -141,7 +145,7 @@ def run(
     """
     log_to_stderr()
     found = made(load(name), name, context.args)
-    bucket = _absolute(the_url(context, url))
+    bucket = _absolute(_bucket(context, name, url) or the_url(context, url))
     settings, options = _pairs("--conf", conf or []), _pairs("--option", option or [])
     as_json = wants_json(context, as_json)
     label = found.name if isinstance(found, Pipeline) else name.replace(":", "-")
@@ -328,6 +332,13 @@ def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
             raise Invalid(f"{flag} takes KEY=VALUE, not {each!r}")
         found[key] = value
     return found
+
+
+def _bucket(context: typer.Context, name: str, given: str | None) -> str | None:
+    """The bucket, if there is one. Moderation's pipeline finds it where moderation's agents do."""
+    if name == MODERATION and not (given or state_of(context).url) and os.environ.get(BUCKET_NAME, "").strip():
+        return bucket_url(os.environ)
+    return a_url(context, given)
 
 
 def _absolute(url: str) -> str:

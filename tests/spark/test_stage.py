@@ -258,6 +258,8 @@ def test_stages_that_do_not_fit_together_are_told_before_anything_runs() -> None
         Pipeline(
             name="p", source=source, stages=(stages.count_words,), target=ToObjects(template="a/{name}.json")
         ).chain()
+    with pytest.raises(bucketmq.Invalid, match="a table has a column 'Batch' of its own"):
+        Pipeline(name="p", source=FromQueue("posts", "id string, Batch int"), target=ToTable(path="t")).chain()
 
 
 @pytest.mark.parametrize(

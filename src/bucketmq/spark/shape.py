@@ -30,6 +30,9 @@ OBJECT_COLUMNS = "key string, body binary"
 """What the sink of objects is given: where, and what; and beside it the column that tells what is newer."""
 
 
+TABLE_FOLDERS = ("query", "batch")
+"""What the folders of a table are named after: Spark reads them as columns, in place of any that the files have."""
+
 CheckKeys = Callable[[Sequence[str]], None]
 """Asks the store whether it can have objects under these keys: `Invalid` if not."""
 
@@ -45,6 +48,9 @@ def shape_stage(target: Target, gives: str, check_keys: CheckKeys | None = None)
             return Stage(name="target", takes=gives, gives=objects.gives, function=objects)
         case ToTable():
             check_columns(gives, target.partition_by, "partition_by of the table")
+            taken = [name for name in column_names(gives) if name.lower() in TABLE_FOLDERS]
+            if taken:
+                raise Invalid(f"a table has a column {taken[0]!r} of its own, which would hide this one; rename it")
             return None
         case _:
             assert_never(target)

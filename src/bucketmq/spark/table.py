@@ -20,6 +20,7 @@ from bucketmq.errors import Invalid
 from bucketmq.spark import FORMAT, checkpoint
 from bucketmq.spark.dead import DEAD
 from bucketmq.spark.ends import ToTable
+from bucketmq.spark.shape import TABLE_FOLDERS
 
 
 class TableWriter:
@@ -42,7 +43,8 @@ class TableWriter:
             rows.unpersist()
 
     def _write(self, rows: DataFrame, query: str, batch: int) -> None:
-        path = f"{self._target.path.rstrip('/')}/query={query}/batch={batch}"
+        of_query, of_batch = TABLE_FOLDERS
+        path = f"{self._target.path.rstrip('/')}/{of_query}={query}/{of_batch}={batch}"
         writer = rows.write.format(self._target.format).mode("overwrite")
         if self._target.partition_by:
             writer = writer.partitionBy(*self._target.partition_by)

@@ -202,6 +202,16 @@ def test_a_replay_to_a_subscription_is_for_nobody_else_and_goes_on_where_it_died
         replay.run(inbox.spark, inbox.url, to_queue="again", **chosen)
 
 
+def test_large_bodies_are_objects_of_their_own_when_they_are_replayed(inbox: Inbox) -> None:
+    jobs = inbox.bucket.queue("jobs", inline_bytes_max=1000)
+    bodies = ["text " * 1000, b"\xff" * 5000, "small"]
+    jobs.send_many(bodies)
+    last = jobs.subscription("last", start="latest")
+    assert replay.run(inbox.spark, inbox.url, queue="jobs", subscription="last", replay_id="r1").messages == 3
+    assert max(map(len, inbox.file(f"queues/jobs/log/0/{3:020}.ndjson").read_bytes().splitlines())) < 1000
+    assert [delivery.body for delivery in last.receive(10)] == bodies
+
+
 def test_a_replay_to_a_rule_gives_it_what_it_wants(inbox: Inbox) -> None:
     bucket = inbox.bucket
     bucket.rules.add("texts", to="queue:out", filter="key REGEXP '[.]txt$'")

@@ -29,6 +29,7 @@ from bucketmq.procedures.send_to import send_to
 from bucketmq.procedures.verbs import get_document
 from bucketmq.queue.message import Message
 from bucketmq.queue.settings import DEAD_SUFFIX, check_name
+from bucketmq.spark.dead import with_own_body
 from bucketmq.spark.options import Place, place_of
 
 if TYPE_CHECKING:
@@ -223,6 +224,8 @@ class _Subscription:
 def _send(queue: OpenQueue, subscription: str, batch: tuple[Message, ...], rate: float) -> Procedure[None]:
     name: str = yield NewId()
     at = time_text((yield Now()))
-    named = [msgspec.structs.replace(each, id=f"{name}-{place}", at=at) for place, each in enumerate(batch)]
+    named = []
+    for place, each in enumerate(batch):
+        named.append((yield from with_own_body(queue, msgspec.structs.replace(each, id=f"{name}-{place}", at=at))))
     yield from send_to(queue, subscription, named)
     yield Pause(len(batch) / rate)

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bucketmq import Invalid, Queue
+from bucketmq import Invalid, NotFound, Queue
 from bucketmq.pipelines.chores import archive, audit, replay
 from bucketmq.spark.history import history
 
@@ -200,6 +200,8 @@ def test_a_replay_to_a_subscription_is_for_nobody_else_and_goes_on_where_it_died
     assert len(everything) == 40  # a new subscription is not given them
     with pytest.raises(Invalid, match="one target"):
         replay.run(inbox.spark, inbox.url, to_queue="again", **chosen)
+    with pytest.raises(NotFound, match="nobody reads queue 'jobs' as 'lst'; there are last, main, other"):
+        replay.run(inbox.spark, inbox.url, **{**chosen, "subscription": "lst"})
 
 
 def test_large_bodies_are_objects_of_their_own_when_they_are_replayed(inbox: Inbox) -> None:

@@ -22,6 +22,7 @@ from bucketmq.procedures.events import REPLAY_HEADER
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.publish import Publication
 from bucketmq.procedures.queues import EVENTS
+from bucketmq.procedures.readers import all_readers
 from bucketmq.procedures.reading import event_of
 from bucketmq.procedures.requests import NewId, Now, Pause, Procedure
 from bucketmq.procedures.rules import get_rule
@@ -31,6 +32,7 @@ from bucketmq.queue.message import Message
 from bucketmq.queue.settings import DEAD_SUFFIX, check_name
 from bucketmq.spark.dead import with_own_body
 from bucketmq.spark.options import Place, place_of
+from bucketmq.spark.standing import standings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,6 +181,8 @@ class _Subscription:
         name = subscription if self._rule is None else self._rule.subscription
         assert name is not None
         self._name = check_name(name, "subscription name")
+        if self._rule is None:
+            self._here.run(_check_reads(self._here.queue, self._name))
 
     def replay(self, rows: DataFrame, rate: float, *, dry_run: bool) -> Replayed:
         from pyspark.sql import functions as F
@@ -219,6 +223,15 @@ class _Subscription:
             event = None if chosen is None else event_of(message)
             if chosen is None or (event is not None and chosen.decide(event) is not Decision.NO_MATCH):
                 yield message
+
+
+def _check_reads(queue: OpenQueue, name: str) -> Procedure[None]:
+    """Raise `NotFound` unless a subscription or a query on Spark has this name: nobody else would ever be given what is
+    sent to it."""
+    names = {*(yield from standings(queue)), *(yield from all_readers(queue))}
+    if name not in names:
+        there = ", ".join(sorted(names)) or "none"
+        raise NotFound(f"nobody reads queue {queue.name!r} as {name!r}; there are {there}")
 
 
 def _send(queue: OpenQueue, subscription: str, batch: tuple[Message, ...], rate: float) -> Procedure[None]:

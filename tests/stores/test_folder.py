@@ -584,12 +584,13 @@ def test_a_file_system_with_coarse_timestamps_is_unsupported(
         store.create("key", b"")
 
 
-def test_a_root_that_is_a_file_is_invalid(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+def test_a_root_that_is_a_file_is_invalid_and_not_an_empty_bucket(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "file")
-    assert store.get("key") == Missing()
+    (tmp_path / "file").touch()
     with pytest.raises(Invalid, match="the root must be a directory"):
         store.create("key", b"")
+    with pytest.raises(Invalid, match="the root must be a directory"):
+        FolderStore(tmp_path / "file")
 
 
 # directories that come and go

@@ -115,6 +115,8 @@ class FolderStore:
         self._proven: tuple[int, int] | None = None
         self._token = os.urandom(6).hex()
         self._numbers = itertools.count()
+        if os.path.exists(self._root) and not os.path.isdir(self._root):
+            raise Invalid(f"{self._root} is a file; the root must be a directory")
         self._remove_leftovers()
 
     @property

@@ -44,7 +44,7 @@ class PictureLimits(msgspec.Struct, frozen=True, kw_only=True):
     frames_max: int = 300
     pixels_of_all_frames_max: int = 250_000_000
     different_frames_max: int = 6
-    """More than this many different ones are not judged but shown to a person."""
+    """More than this many different ones are not judged but left to a person."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

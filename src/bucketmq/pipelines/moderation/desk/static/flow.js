@@ -58,7 +58,7 @@ export class Flow {
     const left = this.view.querySelector(".scroll")?.scrollLeft ?? 0;
     this.view.replaceChildren(element("div", { class: "page" },
       element("div", { class: "page-head" }, element("h1", {}, "Flow"),
-        element("p", { class: "muted" }, `Every post from submit to outcome. Rates and times are of the last ${flow.minutes} minutes.`)),
+        element("p", { class: "muted" }, `Every post from submit to outcome. Rates and times are of the last ${flow.minutes} minutes. Repeats are submitted and not accepted once more; of revisions that are judged together the newest counts.`)),
       element("section", { class: "card scroll", tabindex: 0, "aria-label": "The way of posts" }, picture(flow)),
       element("section", { class: "tiles", "aria-label": "Rates" }, TILES.map(([name, title, note]) => tile(flow.rates[name], title, note))),
       element("section", { class: "card flush scroll", "aria-label": "Latencies" }, times(flow.latencies))));

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from bucketmq.errors import Corrupt, Invalid
 from bucketmq.log.segment import DEPTH_MAX, decode_lines, encode, to_base64
 from bucketmq.queue.message import Message
+from bucketmq.spark import lines
 from bucketmq.spark.letters import Columns
 from bucketmq.spark.lines import bytes_of
 
@@ -195,3 +196,12 @@ def test_large_numbers_that_can_be_read_are_bodies_and_so_are_texts_that_look_li
     texts = ["1e308", "1e-400", "9" * 400, '"1e400"', f'{{"id":"3e1234","digits":"{"1" * 5000}"}}']
     lines = written(pa.record_batch({"body": pa.array(texts)}))
     assert [each.body for each in decode_lines(lines, "a segment")] == list(map(json.loads, texts))
+
+
+@pytest.mark.parametrize("number", ["1e309", "1E+309", "9" * 310, f"{'9' * 200}e200"])
+def test_a_number_is_too_large_wherever_it_lies(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_LOOKED_AT", 200)
+    for before in range(250):
+        texts = ["1", f'["{"x" * before}",{number}.5]' if number.isdigit() else f'["{"x" * before}",{number}]', "{}"]
+        with pytest.raises(Invalid, match="number that is too large"):
+            lines.checked(pa.array(texts))

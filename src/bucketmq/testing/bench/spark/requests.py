@@ -76,9 +76,12 @@ def written(url: str, queue: str, rows: int) -> Asked:
     writer = BatchWriter(sink_options({"path": url, "queue": queue, "txn": "bench"}), schema)
     place = Place(url, queue)
     before = _asked(place, create=True)
-    body = pa.array(['{"n":0,"text":"' + "x" * 110 + '"}'] * min(BATCH, rows // TASKS))
-    batches = rows // TASKS // len(body)
-    messages: list[Any] = [writer.write(iter([pa.record_batch([body], ["body"])] * batches)) for _ in range(TASKS)]
+    body = pa.array(['{"n":0,"text":"' + "x" * 110 + '"}'] * BATCH)
+    messages: list[Any] = []
+    for task in range(TASKS):
+        share = rows * (task + 1) // TASKS - rows * task // TASKS
+        sizes = [min(BATCH, share - start) for start in range(0, share, BATCH)]
+        messages.append(writer.write(pa.record_batch([body.slice(0, size)], ["body"]) for size in sizes))
     writer.commit(messages)
     return _since(before, _asked(place))
 

@@ -227,10 +227,10 @@ def _revised(
     """Whether a record that says no revision is another now: it was given the one that it will be decided as. Before
     that is decided, or the pipeline may put an older one in its place, and then there is neither."""
     before = yield from read_register(bucket, id)
-    if before is None or reading.record.revision < 1:
-        return (
-            False  # it will be the first, and what is accepted from now on is newer; or that is what is wrong with it
-        )
+    if before is None:
+        return False  # it will be the first, and what is accepted from now on is newer
+    if reading.record.revision < 1:
+        return False  # it says one that cannot be, which a person should see
     _, found = register.deciding(before, None, wanted, "")
     if isinstance(found, Superseded) or not found.new:
         return False

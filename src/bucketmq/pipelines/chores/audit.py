@@ -7,7 +7,7 @@ was given is judged by the library's own audit (`bucketmq.procedures.audit`), sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +22,9 @@ from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import EVENTS, reload_settings
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules import list_rules
+from bucketmq.queue.head import Span
 from bucketmq.queue.settings import DEAD_SUFFIX
+from bucketmq.queue.spans import without
 from bucketmq.spark.options import Place, place_of
 from bucketmq.spark.tasks import on_executors
 
@@ -138,22 +140,10 @@ def bounds(queue: OpenQueue, ends: Mapping[int, int] | None) -> Procedure[Bounds
 
 def _trimmed(archive: Archive, shard: int, low: int) -> tuple[tuple[int, int], ...]:
     """What is gone by trimming and not archived: skipped but not lost, and what went since an archive was released."""
-    lost = archive.lost.get(shard, ())
-    skipped = [rest for span in archive.skipped.get(shard, ()) for rest in _without(span, lost)]
+    skipped, lost = ([Span(0, *span) for span in each.get(shard, ())] for each in (archive.skipped, archive.lost))
+    trimmed = tuple((span.start, span.stop) for span in without(skipped, lost))
     mark = archive.watermark.get(shard, low)
-    return (*skipped, (mark, low)) if mark < low else tuple(skipped)
-
-
-def _without(span: tuple[int, int], holes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What of a span is in none of the holes: a part of what was skipped may be lost, and the rest trimmed."""
-    start, end = span
-    for low, high in sorted(holes):
-        if low < end and high > start:
-            if start < low:
-                yield start, low
-            start = max(start, high)
-    if start < end:
-        yield start, end
+    return (*trimmed, (mark, low)) if mark < low else trimmed
 
 
 def _queue_lines(spark: SparkSession, place: Place) -> list[Line]:

@@ -35,6 +35,7 @@ from bucketmq.pipelines.shipped import SHIPPED
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.failure import explained
 from bucketmq.spark.folders import state_folder
+from bucketmq.spark.options import whole
 from bucketmq.spark.package import package as make_package
 from bucketmq.spark.pipeline import Pipeline
 from bucketmq.spark.progress import Figures, Stop, Totals, attend
@@ -80,7 +81,7 @@ def show(
     found = made(load(name), name, context.args)
     assert isinstance(found, Pipeline)
     bucket = _bucket(context, name, url)
-    known = None if bucket is None else str(_checkpoint(_absolute(bucket), found.name))
+    known = None if bucket is None else str(_checkpoint(whole(bucket), found.name))
     row = {
         "name": found.name,
         "about": found.about,
@@ -145,7 +146,7 @@ def run(
     """
     log_to_stderr()
     found = made(load(name), name, context.args)
-    bucket = _absolute(_bucket(context, name, url) or the_url(context, url))
+    bucket = whole(_bucket(context, name, url) or the_url(context, url))
     settings, options = _pairs("--conf", conf or []), _pairs("--option", option or [])
     as_json = wants_json(context, as_json)
     label = found.name if isinstance(found, Pipeline) else name.replace(":", "-")
@@ -339,11 +340,6 @@ def _bucket(context: typer.Context, name: str, given: str | None) -> str | None:
     if name == MODERATION and not (given or state_of(context).url) and os.environ.get(BUCKET_NAME, "").strip():
         return bucket_url(os.environ)
     return a_url(context, given)
-
-
-def _absolute(url: str) -> str:
-    """A folder by its whole path: Spark's processes begin in other folders than this one."""
-    return url if "://" in url else str(Path(url).absolute())
 
 
 def _checkpoint(url: str, name: str) -> Path:

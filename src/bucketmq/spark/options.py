@@ -240,7 +240,7 @@ class _Options:
         if queue.endswith(DEAD_SUFFIX) and not allow_dead:
             raise Invalid(f"{queue!r} is for dead letters; write to another queue")
         store = tuple(sorted((name, text) for name, text in self._given.items() if name in STORE_OPTIONS))
-        return Place(_whole(url), queue, store)
+        return Place(whole(url), queue, store)
 
     def where(self, name: str, default: str) -> Where:
         text = self.text(name)
@@ -321,7 +321,7 @@ class _Options:
         return names
 
 
-def _whole(url: str) -> str:
+def whole(url: str) -> str:
     """A folder by its whole path: executors begin in other folders than the driver, which asks here."""
     is_path = "://" not in url and url.partition(":")[0].lower() not in OPTIONS
     return str(Path(url).absolute()) if is_path else url

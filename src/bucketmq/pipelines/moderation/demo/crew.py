@@ -12,30 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from bucketmq.pipelines.moderation.settings import (
-    BUCKET_NAME,
-    INGEST_TOKEN,
-    PORT_INGEST,
-    PORT_ROUTER,
-    REVIEW_WEBHOOK_FORMAT,
-    REVIEW_WEBHOOK_TOKEN,
-    REVIEW_WEBHOOK_URL,
-    WEBHOOK_SECRET,
-)
+from bucketmq.pipelines.moderation.settings import OF_AGENTS
 
 END_SECONDS = 20.0
 LOG_LINES_SHOWN = 15
-NOT_OURS = (
-    BUCKET_NAME,
-    INGEST_TOKEN,
-    PORT_INGEST,
-    PORT_ROUTER,
-    REVIEW_WEBHOOK_FORMAT,
-    REVIEW_WEBHOOK_TOKEN,
-    REVIEW_WEBHOOK_URL,
-    WEBHOOK_SECRET,
-)
-"""What may be set for agents that moderate in earnest. Made-up posts must not go to their bucket."""
 
 
 class Member:
@@ -46,7 +26,8 @@ class Member:
         self.state = "starting"
         self.log = folder / f"{name}.log"
         self._arguments = [sys.executable, "-m", "bucketmq.cli", *arguments]
-        self._environment = {**os.environ, **dict.fromkeys(NOT_OURS, ""), **environment}
+        # What is set for agents that moderate in earnest is not for these: made-up posts must not go to their bucket.
+        self._environment = {**os.environ, **dict.fromkeys(OF_AGENTS, ""), **environment}
         self._groups: list[int] = []
         self.process = self._start()
 

@@ -614,6 +614,15 @@ def test_a_record_that_others_put_below_an_outcome_can_be_reviewed(world: World,
     assert where(world, "p1") == {NEEDS_REVIEW: 2}
 
 
+def reviews(world: World, at: int, death: Any, action: str) -> bool:
+    """Whether rosa came through with her review of `p1`: she dies at her request number `at`."""
+    try:
+        do(world.connect(at=at, fault=death), posts.review, "p1", revision=1, reviewer="rosa", action=action)
+    except Killed:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("kind", ["copying", "renaming"])
 @pytest.mark.parametrize("before", ["routed", "lying"])
 def test_a_review_that_dies_anywhere_is_either_not_made_or_finished(kind: str, before: str) -> None:
@@ -625,18 +634,7 @@ def test_a_review_that_dies_anywhere_is_either_not_made_or_finished(kind: str, b
             else:
                 world.connect().put(key_of(FLAGGED, "p1"), record_body("p1", "first", BAD))
             seen = events(world)
-            try:
-                do(
-                    world.connect(at=at, fault=death),
-                    posts.review,
-                    "p1",
-                    revision=1,
-                    reviewer="rosa",
-                    action="approve",
-                )
-                through = True
-            except Killed:
-                through = False
+            through = reviews(world, at, death, "approve")
             after = finish(world, seen)
             kept = do(after, posts.look_at, "p1").register
             made = kept is not None and kept.review is not None
@@ -655,18 +653,7 @@ def test_what_a_person_said_is_noted_though_he_died_and_the_post_was_revised(act
         for at in range(100):
             world = World("copying")
             bucket = flagged(world)
-            try:
-                do(
-                    world.connect(at=at, fault=death),
-                    posts.review,
-                    "p1",
-                    revision=1,
-                    reviewer="rosa",
-                    action=action,
-                )
-                through = True
-            except Killed:
-                through = False
+            through = reviews(world, at, death, action)
             made = register(bucket, "p1")
             do(bucket, posts.accept, "p1", "second")
             do(bucket, posts.route, classify(bucket, "p1", "second", UNSURE, revision=2))

@@ -188,7 +188,7 @@ class ToObjects(msgspec.Struct, frozen=True, kw_only=True):
         if self.if_exists not in get_args(IfExists):
             raise Invalid(f"if_exists must be keep, replace, newer or newest, not {self.if_exists!r}")
         if (self.if_exists in ("newer", "newest")) != (self.newer_by is not None):
-            raise Invalid("if_exists='newer' goes with newer_by, the column that says which row is newer")
+            raise Invalid("if_exists 'newer' or 'newest' goes with newer_by, the column that says which row is newer")
 
 
 class ToTable(msgspec.Struct, frozen=True, kw_only=True):

@@ -226,7 +226,7 @@ def _batch_of(returned: Any, what: str) -> pa.RecordBatch:
 
 def _to_pandas(batch: pa.RecordBatch) -> Any:
     """The rows as a `DataFrame`. Whole numbers beside nulls are floats, as pandas has it, unless that would change one
-    of them: then they stay Python's own, so that what becomes of a row does not depend on its neighbours."""
+    of them: then they stay Python's own, so that no row's number is another one because of its neighbours."""
     import pandas as pd  # type: ignore[import-untyped]  # it has no stubs of its own
     import pyarrow as pa
     import pyarrow.compute as pc

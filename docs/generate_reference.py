@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 import bucketmq
-from bucketmq import errors
+from bucketmq import errors, values
 from bucketmq.bucket import port
 from bucketmq.bucket.settings import OPTIONS
 from bucketmq.bucket.urls import open_store
@@ -38,8 +38,9 @@ CLIENT = (
     "PeekedMessage",
     "DeadLetters",
     "DeadLetter",
+    "Change",
 )
-VALUES = ("Receipt", "Redriven", "Requests", "QueueStats")
+VALUES = ("Sent", "Redriven", "Requests", "QueueStats")
 OUTCOMES = ("Done", "Retry", "Bury", "Release")
 
 
@@ -70,11 +71,12 @@ def _index() -> str:
 - [stores](stores.md): URLs, options, and the contract of a store
 - [command line](cli.md): `bucketmq`
 
-What lies in the bucket is on [a page of its own](../format.md)."""
+What lies in the bucket is on [a page of its own](../format/README.md)."""
 
 
 def _client() -> str:
-    return "# Client\n\n" + "\n\n".join(_described(name, getattr(bucketmq, name)) for name in CLIENT)
+    things = {name: getattr(bucketmq, name) for name in CLIENT} | {"Rules": bucketmq.client.Rules}
+    return "# Client\n\n" + "\n\n".join(_described(name, thing) for name, thing in things.items())
 
 
 def _aio() -> str:
@@ -95,11 +97,11 @@ def _aio() -> str:
 
 
 def _values() -> str:
-    parts = ["# Values", "## What a handler may return", "Nothing (`None`) means `Done()`."]
+    parts = ["# Values", _doc(values), "## What a handler may return", "Nothing (`None`) means `Done()`."]
     parts += [_struct(name, getattr(bucketmq, name), level="###") for name in OUTCOMES]
     parts += [_struct(name, getattr(bucketmq, name)) for name in VALUES]
-    stats = importlib.import_module("bucketmq.procedures.stats")
-    parts += [_struct(name, getattr(stats, name)) for name in ("SubscriptionStats", "ShardStats")]
+    stats = importlib.import_module("bucketmq.procedures.upkeep.stats")
+    parts += [_struct(name, getattr(stats, name)) for name in ("SubscriptionStats", "ShardStats", "Damage")]
     return "\n\n".join(parts)
 
 
@@ -194,13 +196,15 @@ def _described(name: str, thing: Any) -> str:
 
 
 def _members(thing: type) -> Iterator[tuple[str, Any]]:
-    """Public methods and properties, inherited ones too where the parent has no page of its own, in source order."""
-    for owner in reversed([each for each in thing.__mro__ if each.__module__.startswith("bucketmq.")]):
-        if owner is not thing and owner.__name__ in CLIENT:
+    """Public methods and properties in source order, then inherited ones where the parent has no page of its own."""
+    seen: set[str] = set()
+    for owner in thing.__mro__:
+        if not owner.__module__.startswith("bucketmq.") or (owner is not thing and owner.__name__ in CLIENT):
             continue
         for name, each in vars(owner).items():
-            if name.startswith("_") or not (callable(each) or isinstance(each, property)):
+            if name in seen or name.startswith("_") or not (callable(each) or isinstance(each, property)):
                 continue
+            seen.add(name)
             yield name, each
 
 
@@ -214,7 +218,7 @@ def _signature(name: str, thing: Any) -> str:
     for each in kept:
         if each.kind is each.KEYWORD_ONLY and not star:
             arguments.append("*")
-            star = True
+        star = star or each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
         mark = "**" if each.kind is each.VAR_KEYWORD else "*" if each.kind is each.VAR_POSITIONAL else ""
         text = mark + each.name
         if each.annotation is not each.empty:

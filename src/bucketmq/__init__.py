@@ -33,15 +33,16 @@ if typing.TYPE_CHECKING:
     from bucketmq.events.event import ObjectEvent
     from bucketmq.events.rule import Policy, Rule
     from bucketmq.outcomes import Bury, Done, Release, Retry
-    from bucketmq.procedures.audit import Audited
-    from bucketmq.procedures.gather import Complete
-    from bucketmq.procedures.objects import Read, Stored
-    from bucketmq.procedures.redrive import Redriven
-    from bucketmq.procedures.send import Receipt
-    from bucketmq.procedures.stats import QueueStats
-    from bucketmq.procedures.sweep import Swept
+    from bucketmq.procedures.claiming.redrive import Redriven
+    from bucketmq.procedures.objects.put import Stored
+    from bucketmq.procedures.objects.read import Read
+    from bucketmq.procedures.objects.sweep import Swept
+    from bucketmq.procedures.rules.audit import Audited
+    from bucketmq.procedures.rules.fan_in import Complete
+    from bucketmq.procedures.sending.send import Sent
+    from bucketmq.procedures.upkeep.stats import QueueStats
     from bucketmq.queue.settings import Backoff, Settings
-    from bucketmq.spark.history import history
+    from bucketmq.spark.history.tables import history
 
 __version__ = "0.1.0"
 
@@ -71,12 +72,12 @@ __all__ = [
     "Queue",
     "QueueStats",
     "Read",
-    "Receipt",
     "Redriven",
     "Release",
     "Requests",
     "Retry",
     "Rule",
+    "Sent",
     "Settings",
     "Stored",
     "Subscription",
@@ -107,15 +108,16 @@ _HOMES = {
     "bucketmq.events.event": ("ObjectEvent",),
     "bucketmq.events.rule": ("Policy", "Rule"),
     "bucketmq.outcomes": ("Bury", "Done", "Release", "Retry"),
-    "bucketmq.procedures.audit": ("Audited",),
-    "bucketmq.procedures.gather": ("Complete",),
-    "bucketmq.procedures.objects": ("Read", "Stored"),
-    "bucketmq.procedures.redrive": ("Redriven",),
-    "bucketmq.procedures.send": ("Receipt",),
-    "bucketmq.procedures.stats": ("QueueStats",),
-    "bucketmq.procedures.sweep": ("Swept",),
+    "bucketmq.procedures.rules.audit": ("Audited",),
+    "bucketmq.procedures.rules.fan_in": ("Complete",),
+    "bucketmq.procedures.objects.put": ("Stored",),
+    "bucketmq.procedures.objects.read": ("Read",),
+    "bucketmq.procedures.claiming.redrive": ("Redriven",),
+    "bucketmq.procedures.sending.send": ("Sent",),
+    "bucketmq.procedures.upkeep.stats": ("QueueStats",),
+    "bucketmq.procedures.objects.sweep": ("Swept",),
     "bucketmq.queue.settings": ("Backoff", "Settings"),
-    "bucketmq.spark.history": ("history",),
+    "bucketmq.spark.history.tables": ("history",),
 }
 """Where the public names live. A module is imported when one of its names is first used: Spark starts many processes
 that need few of them."""

@@ -1,4 +1,4 @@
-"""The asyncio facade: the same names as `bucketmq.client`, awaited, over the same procedures.
+"""The asyncio facade: the same names as `bucketmq.client`, awaited, bound to the same verbs.
 
 ```python
 async with bucketmq.aio.connect("s3://inbox") as bucket:
@@ -10,33 +10,37 @@ A bucket belongs to the event loop it is first used in.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from bucketmq import deliveries
-from bucketmq.aio_events import EventBus
-from bucketmq.bucket.urls import open_store
-from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage, deliveries_of, give_back, matching
+from bucketmq.api.bucket import BucketApi
+from bucketmq.api.dead_letters import DeadApi
+from bucketmq.api.opening import Lent, Opening
+from bucketmq.api.options import StoreOptions
+from bucketmq.api.queue import QueueApi
+from bucketmq.api.rules import RulesApi
+from bucketmq.api.subscription import SubscriptionApi
+from bucketmq.binding import awaiting, looking_like, plain
+from bucketmq.bucket.urls import open_store, without_secrets
+from bucketmq.changes import AsyncChange, Change
+from bucketmq.deliveries import DeliveryApi, DeliveryData, deliveries_of, settle_now
 from bucketmq.engines.asynchronous import Asynchronous
-from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
+from bucketmq.events.event import ObjectEvent
+from bucketmq.facade import BucketFacade, DeadLettersFacade, QueueFacade, SubscriptionFacade
 from bucketmq.notify.lazy import LazyPoster
-from bucketmq.procedures.api import BucketApi, DeadApi, QueueApi, Received, SubscriptionApi, extend_now, settle_now
-from bucketmq.procedures.receive import Lot
-from bucketmq.procedures.redrive import Redriven
-from bucketmq.procedures.send import KeyOf, Receipt, letters
-from bucketmq.procedures.stats import QueueStats
-from bucketmq.procedures.trim import Trimmed
-from bucketmq.queue.settings import Settings
+from bucketmq.procedures.requests import Procedure
+from bucketmq.rulebook import environment, is_async
 
-ITERATE_LIMIT = 100
-ITERATE_WAIT_SECONDS = 20.0
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
-def connect(url: str, *, probe: bool = True, **options: Any) -> Bucket:
+def connect(url: str, *, probe: bool = True, **options: Unpack[StoreOptions]) -> Bucket:
     """Open the bucket at `url`: `s3://name/prefix`, `gs://...`, `az://...`, `file:///folder`, `memory://`.
 
     The first use, or `async with`, checks that the store honours conditional writes, also in a race, and raises
@@ -45,57 +49,210 @@ def connect(url: str, *, probe: bool = True, **options: Any) -> Bucket:
     """
     store, prefix = open_store(url, **options)
     poster = LazyPoster()
-    return Bucket(Asynchronous(Hands(store, poster, poster.close)), prefix, probe=probe)
+    engine = Asynchronous(Hands(store, poster, poster.close))
+    return Bucket(engine, prefix, probe=probe, where=without_secrets(url))
 
 
-class Bucket(EventBus):
+def _settling(
+    verb: Callable[Concatenate[Any, Given], None],
+) -> Callable[Concatenate[Any, Given], Coroutine[Any, Any, None]]:
+    """A verb that notes what becomes of a delivery; to wait for the bucket is a procedure of its own."""
+
+    async def call(self: Delivery, /, *args: Any, wait: bool = False, **options: Any) -> None:
+        if args or options:
+            note(self, *args, **options)
+        else:
+            note(self)  # an ack, once for each message: passing nothing on is faster
+        if wait:
+            await self._run(settle_now(self._lot))
+
+    note: Callable[..., None] = verb
+    made: Callable[Concatenate[Any, Given], Coroutine[Any, Any, None]] = looking_like(verb, call)
+    return made
+
+
+class Delivery(DeliveryData):
+    __doc__ = DeliveryData.__doc__
+    __slots__ = ()
+
+    ack = _settling(DeliveryApi.ack)
+    retry = _settling(DeliveryApi.retry)
+    bury = _settling(DeliveryApi.bury)
+    release = _settling(DeliveryApi.release)
+    extend = awaiting(DeliveryApi.extend)
+
+
+class Deliveries(AsyncIterator[Delivery]):
+    """A loop over a subscription. Not an async generator: the event loop would end that some time after it was left,
+    perhaps after its bucket was closed."""
+
+    def __init__(
+        self, run: Callable[[Procedure[Any]], Coroutine[Any, Any, Any]], api: SubscriptionApi[Delivery]
+    ) -> None:
+        self._run = run
+        self._api = api
+        self._loop = api.loop()
+
+    async def __anext__(self) -> Delivery:
+        while not self._loop.ended:
+            if (delivery := self._loop.next()) is not None:
+                return delivery
+            self._loop.add(await self._run(self._api.next_few()))
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Leave the loop."""
+        self._loop.leave()
+
+    def __del__(self) -> None:
+        self._loop.leave()
+
+
+class Subscription(SubscriptionFacade):
+    """An independent reader of a queue, with its own progress."""
+
+    def __init__(self, engine: Asynchronous, api: SubscriptionApi[Delivery]) -> None:
+        self._engine = engine
+        self._hands = engine.hands
+        self._run = engine.run
+        self._api = api
+
+    receive = awaiting(SubscriptionApi[Delivery].receive)
+    delivery = awaiting(SubscriptionApi[Delivery].delivery)
+    flush = awaiting(SubscriptionApi[Delivery].flush)
+    peek = awaiting(SubscriptionApi[Delivery].peek)
+    purge = awaiting(SubscriptionApi[Delivery].purge)
+    run = awaiting(SubscriptionApi[Delivery].run)
+
+    def __aiter__(self) -> AsyncIterator[Delivery]:
+        """Deliveries for ever, each lease kept alive until you settle it or leave the loop. Settle one before asking
+        for the next.
+
+        What you were not shown before you left the loop is given back. What you were shown and did not settle is handed
+        out again when its lease is over.
+        """
+        return Deliveries(self._run, self._api)
+
+
+class DeadLetters(DeadLettersFacade):
+    """Messages that ran out of attempts or were buried."""
+
+    def __init__(self, engine: Asynchronous, api: DeadApi) -> None:
+        self._run = engine.run
+        self._api = api
+
+    peek = awaiting(DeadApi.peek)
+    redrive = awaiting(DeadApi.redrive)
+    purge = awaiting(DeadApi.purge)
+
+
+class Queue(QueueFacade[Delivery, Coroutine[Any, Any, None]], Subscription):
+    """A named log of messages with a work queue on it. Its own receive is the subscription `main`."""
+
+    def __init__(self, engine: Asynchronous, api: QueueApi[Delivery]) -> None:
+        super().__init__(engine, api)
+
+    settings = awaiting(QueueApi[Delivery].settings)
+    send = awaiting(QueueApi[Delivery].send)
+    send_many = awaiting(QueueApi[Delivery].send_many)
+    subscription = awaiting(QueueApi[Delivery].subscription, Subscription)
+    subscriptions = awaiting(QueueApi[Delivery].subscriptions)
+    remove_subscription = awaiting(QueueApi[Delivery].remove_subscription)
+    stats = awaiting(QueueApi[Delivery].stats)
+    tail = awaiting(QueueApi[Delivery].tail)
+    tails = awaiting(QueueApi[Delivery].tails)
+    back = awaiting(QueueApi[Delivery].back)
+    raise_shards = awaiting(QueueApi[Delivery].raise_shards)
+    trim = awaiting(QueueApi[Delivery].trim)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        return DeadLetters(self._engine, self._api.dead())
+
+
+class Rules:
+    """The rules of a bucket."""
+
+    def __init__(self, engine: Asynchronous, api: RulesApi) -> None:
+        self._run = engine.run
+        self._api = api
+
+    add = awaiting(RulesApi.add)
+    list = awaiting(RulesApi.list)
+    get = awaiting(RulesApi.get)
+    secrets = awaiting(RulesApi.secrets)
+    change_secrets = awaiting(RulesApi.change_secrets)
+    pause = awaiting(RulesApi.pause)
+    resume = awaiting(RulesApi.resume)
+    remove = awaiting(RulesApi.remove)
+    tidy = awaiting(RulesApi.tidy)
+    explain = plain(RulesApi.explain)
+    test = awaiting(RulesApi.test)
+    matching = awaiting(RulesApi.matching)
+    replay = awaiting(RulesApi.replay)
+
+    def __repr__(self) -> str:
+        return f"<Rules of {self._api.bucket.where}>"
+
+
+class Bucket(BucketFacade):
     """A place for queues, and the event bus of its objects. Make one with `connect`."""
 
-    def __init__(self, engine: Asynchronous, prefix: str, *, probe: bool) -> None:
-        store = engine.hands.store
-        self._engine = engine
-        self._api = BucketApi(
-            prefix,
-            lists_in_order=store.lists_in_order,
-            local=store.local,
-            probe_first=probe,
-            renames=store.renames,
-            exact_versions=store.exact_versions,
+    def __init__(self, engine: Asynchronous, prefix: str, *, probe: bool, where: str = "") -> None:
+        lent = Lent(
+            deliveries=partial(deliveries_of, Delivery, engine),
+            change=partial(_change, engine),
+            stops=lambda active: StopOnSignal(active=active),
+            environment=environment,
         )
-        EventBus.__init__(self, engine, self._api)
+        self._engine = engine
+        self._hands = engine.hands
+        self._run = engine.run
+        self._api = BucketApi.on(engine.hands.store, prefix, probe=probe, lent=lent, where=where)
+        self._api.keeper.observers = engine.hands.observers
 
     async def open(self) -> None:
         """Probe the store now rather than at the first use."""
-        await self._engine.run(self._api.open())
+        await self._run(self._api.open())
 
-    def queue(self, name: str, **settings: Any) -> Queue:
-        """The queue of this name, made on first use. Settings given here are written to the bucket."""
-        return Queue(self._engine, QueueApi(self._api, name, settings))
+    async def run(self, procedure: Procedure[Result]) -> Result:
+        """Carry out a procedure on this bucket: for programs that bring procedures of their own, made of those of
+        `api`."""
+        return await self._run(procedure)
 
-    def existing_queue(self, name: str) -> Queue:
-        """The queue of this name; its first use raises `NotFound` if there is none."""
-        return Queue(self._engine, QueueApi(self._api, name, {}, create=False))
+    queue = plain(BucketApi.queue, Queue)
+    existing_queue = plain(BucketApi.existing_queue, Queue)
+    queues = awaiting(BucketApi.queues)
 
-    async def queues(self) -> list[str]:
-        """The names of all queues."""
-        return await self._engine.run(self._api.queues())
+    put = awaiting(BucketApi.put)
+    get = awaiting(BucketApi.get)
+    get_json = awaiting(BucketApi.get_json)
+    look = awaiting(BucketApi.look)
+    delete = awaiting(BucketApi.delete)
+    move = awaiting(BucketApi.move)
+    report = awaiting(BucketApi.report)
+    trigger = awaiting(BucketApi.trigger)
+    sweep = awaiting(BucketApi.sweep)
+    recover = awaiting(BucketApi.recover)
+    audit = awaiting(BucketApi.audit)
+    notify = awaiting(BucketApi.notify)
+    run_watchers = awaiting(BucketApi.run_watchers)
 
     @property
-    def requests(self) -> Requests:
-        """Requests made through this bucket so far, by kind."""
-        return self._engine.hands.meter.read()
-
-    @property
-    def clock_skew_seconds(self) -> float:
-        """How far this machine's clock is ahead of the store's."""
-        return self._engine.hands.clock.skew_seconds
+    def rules(self) -> Rules:
+        return Rules(self._engine, self._api.rules)
 
     async def close(self) -> None:
-        """Hand in settlements that wait and stop the background work. Closing again does nothing."""
-        if self._engine.hands.closed:
+        """Hand in settlements that wait and stop workers and the background work. Closing again does nothing.
+
+        If some settlements cannot be handed in, the others are, and the first error is raised when all has ended.
+        """
+        if self._hands.closed:
             return
-        await self._engine.run(self._api.close())
-        await self._engine.close()
+        try:
+            await self._run(self._api.close())
+        finally:
+            await self._engine.close()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -107,247 +264,13 @@ class Bucket(EventBus):
         await self.close()
 
 
-class Subscription:
-    """An independent reader of a queue, with its own progress."""
-
-    def __init__(self, engine: Asynchronous, api: SubscriptionApi) -> None:
-        self._engine = engine
-        self._sub = api
-
-    async def receive(
-        self, limit: int = 10, *, wait_seconds: float = 0.0, lease_seconds: float | None = None
-    ) -> Batch[Delivery]:
-        """Up to `limit` deliveries from one shard, waiting up to `wait_seconds` for the first. One GET and one PUT."""
-        found = await self._engine.run(self._sub.receive(limit, wait_seconds, lease_seconds))
-        return self._batch(found)
-
-    async def __aiter__(self) -> AsyncIterator[Delivery]:
-        """Deliveries for ever, each lease kept alive until you settle it. Settle one before asking for the next.
-
-        What you did not get to see before you left the loop is given back.
-        """
-        while True:
-            found = await self._engine.run(
-                self._sub.receive(ITERATE_LIMIT, ITERATE_WAIT_SECONDS, None, keep_alive=True)
-            )
-            waiting = deque(self._batch(found))
-            try:
-                while waiting:
-                    yield waiting.popleft()
-            finally:
-                give_back(waiting)
-
-    def _batch(self, found: Received) -> Batch[Delivery]:
-        return Batch(self._deliveries(found.lot, found.bodies) if found.lot is not None else [], found.nobody)
-
-    def _deliveries(self, lot: Lot, bodies: dict[str, Any]) -> list[Delivery]:
-        lot.engine = self._engine
-        return deliveries_of(Delivery, lot, bodies)
-
-    async def delivery(self, receipt: str) -> Delivery:
-        """A delivery received elsewhere, to settle it here by its receipt. It has no body."""
-        lot = await self._engine.run(self._sub.restore(receipt))
-        return self._deliveries(lot, {})[0]
-
-    async def flush(self) -> None:
-        """Make every settlement so far durable. Raises `LeaseLost` if one came too late. One PUT for each shard."""
-        await self._engine.run(self._sub.flush())
-
-    async def peek(self, limit: int = 10) -> list[PeekedMessage]:
-        """Unsettled messages, oldest first in each shard, without claiming them."""
-        return [PeekedMessage(seen) for seen in await self._engine.run(self._sub.peek(limit))]
-
-    async def purge(self) -> int:
-        """Forget everything unsettled; returns how many messages that were."""
-        return await self._engine.run(self._sub.purge())
-
-    async def run(
-        self,
-        handler: Callable[[Delivery], Any],
-        *,
-        concurrency: int = 1,
-        prefetch: int | None = None,
-        lease_seconds: float | None = None,
-        stop_when_empty: bool = False,
-        signals: bool = True,
-    ) -> None:
-        """Work until told to stop: SIGTERM or SIGINT finish what is in hand and release the rest.
-
-        The handler may be plain or async. It returns nothing or an outcome (`Done`, `Retry`, `Bury`, `Release`); an
-        exception is a retry with its traceback kept. Leases are kept alive while it runs. `prefetch` messages are
-        claimed at a time, four for each handler by default.
-        """
-        with StopOnSignal(active=signals) as stop:
-            await self._engine.run(
-                self._sub.work(
-                    handler,
-                    self._deliveries,
-                    stop.watch,
-                    concurrency=concurrency,
-                    prefetch=prefetch,
-                    lease_seconds=lease_seconds,
-                    stop_when_empty=stop_when_empty,
-                )
-            )
-
-
-class Queue(Subscription):
-    """A named log of messages with a work queue on it. Its own receive is the subscription `main`."""
-
-    def __init__(self, engine: Asynchronous, api: QueueApi) -> None:
-        super().__init__(engine, SubscriptionApi(api))
-        self._api = api
-
-    @property
-    def name(self) -> str:
-        return self._api.name
-
-    async def settings(self) -> Settings:
-        """The queue's settings as this process knows them."""
-        return await self._engine.run(self._api.settings())
-
-    async def send(
-        self,
-        body: Any,
-        *,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        delay_seconds: float | None = None,
-        at: object = None,
-        dedup_key: str | None = None,
-    ) -> Receipt:
-        """Send one message; returns when it is durable. One PUT, shared with other sends of this process."""
-        message = letters([body], key, headers, dedup_key)
-        return (await self._engine.run(self._api.send(message, delay_seconds, at)))[0]
-
-    async def send_many(
-        self,
-        bodies: Iterable[Any],
-        *,
-        key: KeyOf = None,
-        headers: Mapping[str, str] | None = None,
-        delay_seconds: float | None = None,
-        at: object = None,
-    ) -> list[Receipt]:
-        """Send many messages in one segment, or one for each shard that their keys go to. One PUT each.
-
-        `key` is a key for all of them, or a function that finds the key of a body.
-        """
-        messages = letters(bodies, key, headers)
-        return await self._engine.run(self._api.send(messages, delay_seconds, at))
-
-    async def subscription(self, name: str, *, start: object = "earliest") -> Subscription:
-        """Another reader of the same messages.
-
-        `start` counts when it is first used: "earliest", "latest", a time, or a dict of offsets by shard.
-        """
-        subscription = Subscription(self._engine, SubscriptionApi(self._api, name, start))
-        await self._engine.run(subscription._sub.begin())
-        return subscription
-
-    def handler(self, function: Callable[[Delivery], Any]) -> Callable[[Delivery], Any]:
-        """A decorator that makes the function this queue's handler, for `bucketmq worker` and for `function.run()`."""
-        function.run = lambda **options: self.run(function, **options)  # type: ignore[attr-defined]
-        function.queue = self  # type: ignore[attr-defined]
-        return function
-
-    async def stats(self) -> QueueStats:
-        """How the queue is doing, in a handful of requests however deep it is."""
-        return await self._engine.run(self._api.stats())
-
-    async def tail(self, positions: dict[int, int]) -> list[PeekedMessage]:
-        """Messages sent behind `positions` (an offset for each shard, see `tails`), which are moved on."""
-        return [PeekedMessage(seen) for seen in await self._engine.run(self._api.read_on(positions))]
-
-    async def tails(self) -> dict[int, int]:
-        """The offset behind the last message of each shard."""
-        return await self._engine.run(self._api.tails())
-
-    async def raise_shards(self, shards: int) -> Settings:
-        """Raise the shard count, while the queue is in use."""
-        return await self._engine.run(self._api.raise_shards(shards))
-
-    async def trim(self) -> Trimmed:
-        """Delete what every subscription has settled and retention allows. Workers do this by themselves."""
-        return await self._engine.run(self._api.trim())
-
-    @property
-    def dead_letters(self) -> DeadLetters:
-        return DeadLetters(self._engine, self._api.dead())
-
-
-class DeadLetters:
-    """Messages that ran out of attempts or were buried."""
-
-    def __init__(self, engine: Asynchronous, api: DeadApi) -> None:
-        self._engine = engine
-        self._api = api
-
-    async def peek(self, limit: int = 10) -> list[DeadLetter]:
-        """The oldest dead letters with everything that went wrong, without touching them."""
-        return [DeadLetter(seen) for seen in await self._engine.run(self._api.peek(limit))]
-
-    async def redrive(
-        self,
-        *,
-        ids: Iterable[str] | None = None,
-        where: Callable[[DeadLetter], bool] | None = None,
-        limit: int | None = None,
-        dry_run: bool = False,
-    ) -> Redriven:
-        """Send dead letters again, all of them or those with these ids or for which `where` holds."""
-        return await self._engine.run(self._api.redrive(matching(ids, where), limit, dry_run=dry_run))
-
-    async def purge(self) -> int:
-        """Forget all dead letters; returns how many."""
-        return await self._engine.run(self._api.purge())
-
-
-class Delivery(deliveries.DeliveryData):
-    """A message in your hands until its lease is over.
-
-    Settling notes what becomes of it and returns at once; the bucket is told with the next receive, by `flush`, or in
-    the background within a few seconds. `wait=True` tells it now and raises `LeaseLost` if the lease is gone.
-    """
-
-    __slots__ = ()
-
-    @property
-    def _engine(self) -> Asynchronous:
-        engine: Asynchronous = self._lot.engine
-        return engine
-
-    async def ack(self, *, wait: bool = False) -> None:
-        """Done with it."""
-        lot = self._lot
-        if lot.lost or self.offset in lot.settled:
-            self._open()
-        lot.ack(self.offset)
-        if wait:
-            await self._engine.run(settle_now(self._lot))
-
-    async def retry(self, reason: str = "", *, delay_seconds: float | None = None, wait: bool = False) -> None:
-        """It failed: hand it out again after the queue's back-off, or after `delay_seconds`."""
-        self._open().retry(self.offset, self.attempt, self._delay(delay_seconds), reason)
-        if wait:
-            await self._engine.run(settle_now(self._lot))
-
-    def _delay(self, delay_seconds: float | None) -> float:
-        backoff = self._lot.desk.queue.settings.backoff
-        return backoff.seconds(self.attempt, self._engine.hands.chance()) if delay_seconds is None else delay_seconds
-
-    async def bury(self, reason: str = "", *, wait: bool = False) -> None:
-        """It can never succeed: make it a dead letter."""
-        self._open().bury(self.offset, self.attempt, reason)
-        if wait:
-            await self._engine.run(settle_now(self._lot))
-
-    async def release(self, *, wait: bool = False) -> None:
-        """Not tried: hand it out again at once, without counting the attempt."""
-        self._open().release(self.offset, self.attempt)
-        if wait:
-            await self._engine.run(settle_now(self._lot))
-
-    async def extend(self, seconds: float | None = None) -> float:
-        """Keep the lease for `seconds` from now (the queue's own lease time by default). One PUT."""
-        return await self._engine.run(extend_now(self._open(), seconds))
+def _change(
+    engine: Asynchronous, bucket: Opening, handler: Callable[[Any], Any], event: ObjectEvent, attempt: int
+) -> Change | AsyncChange:
+    """What a handler is given; a plain one is on a thread, and has its procedures run on the loop."""
+    if is_async(handler):
+        return AsyncChange(bucket, event, engine.run, attempt)
+    loop = asyncio.get_running_loop()
+    return Change(
+        bucket, event, lambda each: asyncio.run_coroutine_threadsafe(engine.run(each), loop).result(), attempt
+    )

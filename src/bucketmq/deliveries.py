@@ -1,23 +1,32 @@
-"""What both facades share: a delivery's data, and the batch it came in."""
+"""What a receive or a look at a queue gives: deliveries with their verbs, the batch they came in, peeked messages.
+
+The facades bind the verbs of `DeliveryApi` to their engines; everything else is the same in both.
+"""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 from msgspec import UNSET
 
-from bucketmq.errors import Invalid
-from bucketmq.procedures.api import write_receipt
-from bucketmq.procedures.browse import Seen, inline_body
-from bucketmq.procedures.receive import Lot
-from bucketmq.procedures.subscription import Nobody
+from bucketmq.errors import BucketMQError, Invalid
+from bucketmq.procedures.checks import check_seconds
+from bucketmq.procedures.claiming.browse import Seen, inline_body
+from bucketmq.procedures.claiming.claim import Lot, extend
+from bucketmq.procedures.claiming.receipts import write_receipt
+from bucketmq.procedures.claiming.receive import Nobody, look_after
+from bucketmq.procedures.heads.desk import commit
+from bucketmq.procedures.requests import Procedure
 from bucketmq.queue.message import Message
+from bucketmq.queue.settings import LEASE_SECONDS_MAX
+from bucketmq.values import Value
 
 
-class HasMessage:
-    """What can be told of anything that has a message."""
+class HasMessage(Value):
+    """What is known of anything that has a message."""
 
     __slots__ = ("message",)
     message: Message
@@ -39,8 +48,40 @@ class HasMessage:
         return datetime.fromisoformat(self.message.at)
 
 
+def message_dict(message: DeliveryData | PeekedMessage) -> dict[str, Any]:
+    """A message as JSON: `body`, or `body_base64` for bytes, or `body_at` for a large one that was not fetched."""
+    row: dict[str, Any] = {
+        "id": message.id,
+        "shard": message.shard,
+        "offset": message.offset,
+        "sent_at": message.sent_at.isoformat(),
+    }
+    if message.key is not None:
+        row["key"] = message.key
+    if message.headers:
+        row["headers"] = dict(message.headers)
+    return row | _body_dict(message)
+
+
+def _body_dict(message: DeliveryData | PeekedMessage) -> dict[str, Any]:
+    at = message.message.body_at
+    if at is not None and isinstance(message, PeekedMessage):
+        return {"body_at": at.key, "body_bytes": at.size_bytes}
+    try:
+        body = message.body
+    except BucketMQError as error:
+        return {"body_error": str(error)}
+    if isinstance(body, bytes):
+        return {"body_base64": base64.b64encode(body).decode()}
+    return {"body": body}
+
+
 class DeliveryData(HasMessage):
-    """A message in your hands until its lease is over. Settle it: ack, retry, bury or release."""
+    """A message in your hands until its lease is over.
+
+    Settling notes what becomes of it and returns at once; that is written with the next receive, by `flush`, or in the
+    background within a few seconds. `wait=True` writes it now and raises `LeaseLost` if the lease is gone.
+    """
 
     __slots__ = ("_lot", "attempt", "offset")
 
@@ -87,6 +128,20 @@ class DeliveryData(HasMessage):
         """Text that settles this delivery from another process: `queue.delivery(receipt)`."""
         return write_receipt(self._lot, self.offset, self.attempt)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The delivery as plain values that `json.dumps` takes. Bytes become Base64 text."""
+        return {"receipt": self.receipt, "attempt": self.attempt, **message_dict(self)}
+
+    @property
+    def _api(self) -> Self:
+        """Its verbs need nothing but itself."""
+        return self
+
+    @property
+    def _run(self) -> Callable[[Procedure[Any]], Any]:
+        run: Callable[[Procedure[Any]], Any] = self._lot.engine.run
+        return run
+
     def _open(self) -> Lot:
         """The lot, if this delivery may still be settled."""
         lot = self._lot
@@ -97,7 +152,71 @@ class DeliveryData(HasMessage):
         return lot
 
     def __repr__(self) -> str:
-        return f"<Delivery {self.id} attempt {self.attempt} of {self._lot.desk.queue.name}/{self.shard}/{self.offset}>"
+        state = "settled" if self.settled else "lease lost" if self.lost else "in flight"
+        where = f"{self._lot.desk.queue.name}/{self.shard}/{self.offset}"
+        return f"<Delivery {self.id} at {where}, attempt {self.attempt}, {state}>"
+
+
+class Settling(DeliveryData):
+    """What can become of a delivery. To settle is to make a note in memory, once for each message: a plain method
+    that runs a procedure only with `wait`."""
+
+    __slots__ = ()
+
+    def ack(self, *, wait: bool = False) -> None:
+        """Done with it."""
+        lot = self._lot
+        if lot.lost or self.offset in lot.settled:
+            self._open()
+        lot.ack(self.offset)
+        if wait:
+            self._run(settle_now(lot))
+
+    def retry(self, reason: str = "", *, delay_seconds: float | None = None, wait: bool = False) -> None:
+        """It failed: hand it out again after the queue's back-off, or after `delay_seconds`."""
+        lot = self._open()
+        if delay_seconds is None:
+            delay_seconds = lot.desk.queue.settings.backoff.seconds(self.attempt, lot.engine.hands.chance())
+        lot.retry(self.offset, self.attempt, delay_seconds, reason)
+        if wait:
+            self._run(settle_now(lot))
+
+    def bury(self, reason: str = "", *, wait: bool = False) -> None:
+        """It can never succeed: make it a dead letter."""
+        lot = self._open()
+        lot.bury(self.offset, self.attempt, reason)
+        if wait:
+            self._run(settle_now(lot))
+
+    def release(self, *, wait: bool = False) -> None:
+        """Not tried: hand it out again at once, without counting the attempt."""
+        lot = self._open()
+        lot.release(self.offset, self.attempt)
+        if wait:
+            self._run(settle_now(lot))
+
+
+class DeliveryApi(Settling):
+    """Every verb of a delivery."""
+
+    __slots__ = ()
+
+    def extend(self, seconds: float | None = None) -> Procedure[float]:
+        """Keep the lease for `seconds` from now (the queue's own lease time by default). One PUT."""
+        return (yield from extend_now(self._open(), seconds))
+
+
+def settle_now(lot: Lot) -> Procedure[None]:
+    """Commit what waits for this lot's head and raise `LeaseLost` if the lease is gone. One PUT."""
+    yield from commit(lot.desk)
+    yield from look_after(lot.desk)
+    lot.check()
+
+
+def extend_now(lot: Lot, seconds: float | None) -> Procedure[float]:
+    """Keep a lot's lease for `seconds` from now; its own lease time by default. One PUT."""
+    lease_seconds = lot.lease_seconds if seconds is None else check_seconds(seconds, "seconds", high=LEASE_SECONDS_MAX)
+    return (yield from extend(lot, lease_seconds))
 
 
 Kind = TypeVar("Kind", bound=DeliveryData)
@@ -135,19 +254,14 @@ class Batch(Sequence[Kind], Generic[Kind]):
         return f"<Batch of {len(self)}{why}>"
 
 
-def deliveries_of(kind: type[Kind], lot: Lot, bodies: dict[str, Any]) -> list[Kind]:
-    """The deliveries of a lot, in order."""
+def deliveries_of(kind: type[Kind], engine: Any, lot: Lot, bodies: dict[str, Any]) -> list[Kind]:
+    """The deliveries of a lot, in order, which settle through `engine`."""
+    lot.engine = engine
     lot.bodies = bodies
     return [
         kind(lot, message, offset, attempt)
         for message, (offset, attempt) in zip(lot.messages, lot.places(), strict=True)
     ]
-
-
-def give_back(deliveries: Iterable[DeliveryData]) -> None:
-    """Release deliveries that nobody has looked at; the next commit says so."""
-    for delivery in deliveries:
-        delivery._lot.release(delivery.offset, delivery.attempt)
 
 
 class PeekedMessage(HasMessage):
@@ -166,6 +280,10 @@ class PeekedMessage(HasMessage):
     def body(self) -> Any:
         """The body; None for a large one, which lies in an object of its own (`message.body_at`)."""
         return inline_body(self.message)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as plain values that `json.dumps` takes. Bytes become Base64 text."""
+        return {"state": self.state, "attempts": self.attempts, **message_dict(self)}
 
     def __repr__(self) -> str:
         return f"<Message {self.id} {self.state} at {self.shard}/{self.offset}>"
@@ -195,6 +313,21 @@ class DeadLetter(PeekedMessage):
             {"attempt": each.attempt, "error": each.error, "at": each.at, "holder": each.holder}
             for each in (died.failures if died else ())
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dead letter as plain values that `json.dumps` takes, with every failure."""
+        died = self.message.died
+        return {
+            **message_dict(self),
+            "subscription": self.subscription,
+            "reason": self.reason,
+            "died_at": died.at if died else None,
+            "attempts": died.attempts if died else None,
+            "failures": list(self.failures),
+        }
+
+    def __repr__(self) -> str:
+        return f"<DeadLetter {self.id} at {self.shard}/{self.offset}: {self.reason[:80]}>"
 
 
 def matching(ids: Iterable[str] | None, where: Callable[[DeadLetter], bool] | None) -> Callable[[Seen], bool]:

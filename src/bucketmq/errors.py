@@ -4,7 +4,7 @@
 BucketMQError
 ├── Invalid        fix the call: a bad name, size, option or URL
 ├── NotFound       there is no such bucket, queue or message
-├── LeaseLost      stop: the lease expired or somebody else has the message now
+├── LeaseLost      stop: the lease is over, and another receiver may have the message
 ├── Contended      back off, or add shards: too many writers want the same object
 ├── Unavailable    retry later: the store did not answer, or not in time
 ├── Denied         fix credentials or permissions
@@ -22,7 +22,7 @@ from typing import ClassVar
 
 
 class BucketMQError(Exception):
-    """The root: catch this to catch everything this library raises on purpose."""
+    """The root: catch this to catch everything that this library raises on purpose."""
 
     kind: ClassVar[str] = "error"
 
@@ -40,19 +40,19 @@ class NotFound(BucketMQError, LookupError):
 
 
 class LeaseLost(BucketMQError):
-    """The receipt is stale: the lease expired or the message was settled already. Nothing was changed."""
+    """The receipt is stale: the lease is over, or the message was settled already. Nothing was changed."""
 
     kind = "lease_lost"
 
 
 class Contended(BucketMQError):
-    """The write lost every race it was allowed to run. Back off and try again, or raise the shard count."""
+    """Other writers were faster, as often as was tried. Back off and try again, or raise the shard count."""
 
     kind = "contended"
 
 
 class Unavailable(BucketMQError):
-    """The store failed or stayed silent for longer than the retry budget. The same call may work later."""
+    """The store failed, or did not answer, for longer than the retry budget. The same call may work later."""
 
     kind = "unavailable"
 
@@ -70,6 +70,6 @@ class Unsupported(BucketMQError):
 
 
 class Corrupt(BucketMQError):
-    """Stored bytes are not what `docs/format.md` allows. Nothing was changed."""
+    """Stored bytes are not what `docs/format` allows. Nothing was changed."""
 
     kind = "corrupt"

@@ -1,6 +1,6 @@
-"""What requests cost: list prices of the providers, and the sum for requests that were counted.
+"""What requests cost: the providers' list prices, and the sum for a count of requests.
 
-Only requests are priced. Storage, transfer and free allowances are left out: they depend on the account.
+Only requests are priced. Storage, transfer and free allowances depend on the account and are left out.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ PRICES: dict[str, Prices] = {
         ),
     )
 }
-"""List prices as read in 2026. A test pins them; whoever changes one changes the source beside it too."""
+"""List prices as read in 2026. A test pins them; change the source along with a price."""
 
 
 def prices_of(provider: str) -> Prices:
-    """The prices of a provider, or `Invalid` with the names there are."""
+    """The prices of a provider, or `Invalid` with the names that are known."""
     found = PRICES.get(provider)
     if found is None:
-        raise Invalid(f"there are no prices for {provider!r}; there are: {', '.join(PRICES)}")
+        raise Invalid(f"{provider!r} is not a provider whose prices are known; use one of {', '.join(PRICES)}")
     return found
 
 
@@ -86,7 +86,7 @@ def cost(requests: Requests, provider: str) -> float:
 
 
 def dollars(amount: float) -> str:
-    """An amount as people read it: cents for large sums, enough digits for small ones."""
+    """An amount for people: cents for large sums, enough digits for small ones."""
     if amount >= 1:
         return f"${amount:,.2f}"
     if amount >= 0.001:

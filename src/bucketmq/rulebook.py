@@ -1,4 +1,4 @@
-"""From what users say to rules and watchers: what both facades and the command line share. No requests here."""
+"""From what users say to rules and their secrets. No requests here."""
 
 from __future__ import annotations
 
@@ -18,22 +18,17 @@ from bucketmq.events.rule import (
     Rule,
     Secrets,
     ToQueue,
-    ToWatcher,
     Webhook,
     check_rule,
 )
 from bucketmq.events.signing import check_secret, new_secret
-from bucketmq.procedures.bus import Watcher, start_of
-from bucketmq.procedures.gather import Gather
 from bucketmq.queue.settings import check_name
 
 WATCHER_POLICY = Policy(retry_seconds=(1.0, 5.0, 30.0, 120.0, 600.0, 3600.0), gone="drop")
-"""What a watcher does unless told otherwise: an hour of retries, and objects that are gone are no news."""
+"""The default of watchers: an hour of retries; events of objects that are gone are dropped."""
 
 WEBHOOK_OPTIONS = frozenset({"format", "batch", "timeout_seconds", "private", "statuses"})
 POLICY_OPTIONS = frozenset(Policy.__struct_fields__)
-
-Handler = TypeVar("Handler", bound=Callable[[Any], Any])
 
 
 def destination(to: str, **options: Any) -> Destination:
@@ -108,77 +103,13 @@ def _convert(values: dict[str, Any], kind: type[Struct]) -> Struct:
         raise Invalid(f"bad option: {error}") from None
 
 
-class Watchers:
-    """The handlers that were registered on a bucket, by the names of their rules."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, Watcher] = {}
-
-    def watch(
-        self, filter: str = "", *, name: str | None = None, start: object = "now", **options: Any
-    ) -> Callable[[Handler], Handler]:
-        """A decorator that makes a function the handler of every change that the filter lets through."""
-        filters.parse(filter)
-
-        def register(handler: Handler) -> Handler:
-            self._add(handler, name=name, filter=filter, start=start, options=options)
-            return handler
-
-        return register
-
-    def when_all(
-        self,
-        *keys: str,
-        deadline_seconds: float | None = None,
-        name: str | None = None,
-        start: object = "now",
-        **options: Any,
-    ) -> Callable[[Handler], Handler]:
-        """A decorator: the function is called once for each complete set of keys, or at the deadline."""
-        gather = Gather(keys, deadline_seconds)
-
-        def register(handler: Handler) -> Handler:
-            chosen = {"gone": "deliver", **options}
-            self._add(handler, name=name, filter=gather.filter(), start=start, options=chosen, gather=gather)
-            return handler
-
-        return register
-
-    def _add(
-        self,
-        handler: Callable[[Any], Any],
-        *,
-        name: str | None,
-        filter: str,
-        start: object,
-        options: dict[str, Any],
-        gather: Gather | None = None,
-    ) -> None:
-        if not callable(handler):
-            raise Invalid(f"a watcher is a function that takes one change, not {handler!r}")
-        chosen = name or getattr(handler, "__name__", "").strip("_<>")
-        policy = make_policy(WATCHER_POLICY, options)
-        check_rule(Rule(name=chosen, filter=filter, to=ToWatcher(), policy=policy))
-        if chosen in self.by_name and self.by_name[chosen].handler is not handler:
-            raise Invalid(f"there is a watcher {chosen!r} on this bucket already; give this one name=...")
-        self.by_name[chosen] = Watcher(chosen, filter, handler, policy, start_of(start), gather)
-
-    def chosen(self, names: Sequence[str] | None) -> dict[str, Watcher]:
-        if names is None:
-            return dict(self.by_name)
-        unknown = [name for name in names if name not in self.by_name]
-        if unknown:
-            raise Invalid(f"there is no watcher {unknown[0]!r} here; there are {', '.join(self.by_name) or 'none'}")
-        return {name: self.by_name[name] for name in names}
-
-
 def is_async(handler: Callable[[Any], Any]) -> bool:
     """Whether a handler wants the awaitable kind of change."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
 def ignore(_: object) -> None:
-    """For callers who do not want to be told of progress."""
+    """For callers that do not follow progress."""
 
 
 def environment(name: str) -> str | None:

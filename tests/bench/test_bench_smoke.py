@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bucketmq.testing.bench import main_run
-from bucketmq.testing.bench.command import SCENARIOS
-from bucketmq.testing.bench.results import OURS, PEER, Target, measured, with_ratios
+from bench import main_run
+from bench.command import SCENARIOS
+from bench.results import OURS, PEER, Target, measured, with_ratios
 
 REMOTE = "seaweedfs"  # a server of its own; the throughput scenario is the same code on a folder, and so is the sweep
 

@@ -11,19 +11,19 @@ import msgspec
 import pytest
 
 import bucketmq
+from bench import command, matching, reception, suite, sweeping, webhooks
+from bench.happenings import BUCKET, event, events, notification
+from bench.machine import peak_bytes, resident_bytes
+from bench.results import BARE, OURS, Measurement, measured, with_ratios
+from bench.serving import Address, post_all, served
+from bench.sink import Sink, Taken, sink
+from bench.sizes import TINY
+from bench.sweeping import fill_folder, key_of
 from bucketmq import aio
 from bucketmq.events import filters
 from bucketmq.events.filters import Decision
 from bucketmq.events.parse import parse
-from bucketmq.procedures.notifier import Notifier
-from bucketmq.testing.bench import command, matching, reception, suite, sweeping, webhooks
-from bucketmq.testing.bench.happenings import BUCKET, event, events, notification
-from bucketmq.testing.bench.machine import peak_bytes, resident_bytes
-from bucketmq.testing.bench.results import BARE, OURS, Measurement, measured, with_ratios
-from bucketmq.testing.bench.serving import Address, post_all, served
-from bucketmq.testing.bench.sink import Sink, Taken, sink
-from bucketmq.testing.bench.sizes import TINY
-from bucketmq.testing.bench.sweeping import fill_folder, key_of
+from bucketmq.procedures.rules.notifier import Notifier
 from bucketmq.testing.servers import skip_or_fail
 
 pytestmark = pytest.mark.timeout(120)

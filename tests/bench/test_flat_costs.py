@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.backlog import fill, write_hint, write_segments
+from bench.latency import NONE, Counts, LatentStore, counted
+from bench.payload import batch, body
+from bench.places import over
 from bucketmq.bucket.folder import FolderStore
 from bucketmq.bucket.memory import MemoryStore
-from bucketmq.procedures.append import HINT_EVERY, HINT_EVERY_WALKED
-from bucketmq.testing.bench.backlog import fill, write_hint, write_segments
-from bucketmq.testing.bench.latency import NONE, Counts, LatentStore, counted
-from bucketmq.testing.bench.payload import batch, body
-from bucketmq.testing.bench.places import over
+from bucketmq.procedures.segments.hint import HINT_EVERY, HINT_EVERY_WALKED
 
 SHALLOW, DEEP = 10, 100_000
 BATCH = 10

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.latency import counted
+from bench.single_json import SingleJsonQueue
 from bucketmq.bucket.folder import FolderStore
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import Store
 from bucketmq.errors import LeaseLost
-from bucketmq.testing.bench.latency import counted
-from bucketmq.testing.bench.single_json import SingleJsonQueue
 
 MESSAGES = 200
 THREADS = 4

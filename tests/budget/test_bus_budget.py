@@ -12,8 +12,7 @@ from bucketmq.bucket.port import Written
 from bucketmq.client import Bucket
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
-
-from .stores import PREFIX, RemoteStore
+from budget.stores import PREFIX, RemoteStore
 
 KINDS = ("get", "look", "create", "replace", "delete", "remove", "rename", "list")
 

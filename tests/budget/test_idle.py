@@ -11,10 +11,10 @@ from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import Bucket
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
-from bucketmq.procedures import subscription
+from bucketmq.procedures.claiming import receive as subscription
+from bucketmq.procedures.claiming.gaps import END_SECONDS
 from bucketmq.procedures.requests import Now, Pause, Request, Spawn, Wait
-
-from .stores import PREFIX, RemoteStore, Spent
+from budget.stores import PREFIX, RemoteStore, Spent
 
 
 class VirtualTime(Blocking):
@@ -73,7 +73,9 @@ def test_pauses_grow_from_20_ms_to_5_seconds() -> None:
 @pytest.mark.parametrize("shards", [1, 4])
 def test_an_idle_receiver_costs_what_the_documentation_says(shards: int) -> None:
     spent, pauses = idle(3600, store=RemoteStore(), shards=shards)
-    assert set(spent.kinds) == {"get"}
+    assert set(spent.kinds) == {"get", "list"}
+    # The true end of the log, every five minutes.
+    assert spent.kinds["list"] <= shards * 3600 / END_SECONDS
     polls = len(pauses) + 1
     assert 3600 / (1.25 * 5) <= polls <= 3600 / (0.75 * 5) + 10
     # The next segment, and every five seconds the head and the trim mark; the settings every half minute.

@@ -15,8 +15,7 @@ import pytest
 
 from bucketmq.cli.app import run
 from bucketmq.client import Bucket, connect
-
-from .ran import Cli, Ran, Shell
+from cli.ran import Cli, Ran, Shell
 
 SHARED_MEMORY = Path("/dev/shm")
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from bucketmq.client import Bucket, Queue
-from bucketmq.procedures.api import QueueApi
-from bucketmq.procedures.publish import publish
-from bucketmq.procedures.readers import begin_reader
+from bucketmq.procedures.bulk.publish import publish
 from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.upkeep.readers import begin_reader
 
 
 class Ran:
@@ -61,11 +60,11 @@ def spark_query(bucket: Bucket, *, source: str, reader: str, target: str, txn: s
     """What a query that read one queue and wrote to another leaves in both."""
 
     def run(queue: str, offset: int) -> Procedure[None]:
-        opened = yield from QueueApi(bucket._api, queue, {}).open()
+        opened = yield from bucket.api.queue(queue).open()
         if queue == source:
             yield from begin_reader(opened, reader, {0: offset}, {}, holds=True)
         else:
             yield from publish(opened, txn, 3, [], {source: {"0": offset}})
 
     for queue in (source, target):
-        bucket._engine.run(run(queue, 5))
+        bucket.run(run(queue, 5))

@@ -18,8 +18,7 @@ from bucketmq.cli.examples import EXAMPLES
 from bucketmq.cli.exits import MEANINGS, Code, code_of
 from bucketmq.engines.meter import Requests
 from bucketmq.pricing import PRICES, cost, dollars
-
-from .ran import Cli, Shell
+from cli.ran import Cli, Shell
 
 
 def verbs(command: Any, path: str = "") -> Iterator[str]:
@@ -33,20 +32,19 @@ def verbs(command: Any, path: str = "") -> Iterator[str]:
 
 VERBS = sorted(verbs(typer.main.get_command(app)))
 
-WITHOUT_BUCKET = {"bench", "demo", "moderation demo", "sim", "version", "watch"}
+WITHOUT_BUCKET = {"demo", "moderation demo", "sim", "version", "watch"}
 WITHOUT_BUCKET |= {"pipeline ls", "pipeline package", "pipeline show"}
 
 
 def test_the_verbs_are_those_of_the_plan() -> None:
-    planned = (
-        "init send receive ack retry peek tail stats dead redrive purge shards worker doctor bench sim demo version"
-    )
+    planned = "init send receive ack retry peek tail stats dead redrive purge shards worker doctor sim demo version"
     bus = "watch listen trigger sweep audit serve put get mv rm"
     rules = "add ls show rm pause resume rotate test explain dry-run replay dead redrive run"
     groups = [f"rules {verb}" for verb in rules.split()]
     groups += [f"notifications {verb}" for verb in ("set", "show", "reset")]
     groups += [f"moderation {verb}" for verb in ("ingest", "route", "desk", "status", "demo")]
     groups += [f"pipeline {verb}" for verb in ("ls", "show", "run", "package")]
+    groups += [f"subscriptions {verb}" for verb in ("ls", "rm")]
     groups += [f"spark {verb}" for verb in ("forget", "orphans", "restore-checkpoint")]
     assert sorted([*planned.split(), *bus.split(), *groups]) == VERBS
     assert sorted(EXAMPLES) == VERBS
@@ -100,7 +98,7 @@ def test_without_a_url_every_verb_says_how_to_set_one(cli: Cli, verb: str, monke
     args |= {"notifications show": [], "notifications reset": []}
     args |= {"spark forget": ["jobs", "r"], "spark restore-checkpoint": ["cp", "--queue", "jobs", "--txn", "t"]}
     args |= {f"moderation {name}": [] for name in ("desk", "ingest", "route", "status")}
-    args |= {"pipeline run": ["moderation"]}
+    args |= {"pipeline run": ["moderation"], "subscriptions rm": ["jobs", "audit"]}
     ran = cli(*verb.split(), *args.get(verb, ["jobs"]))
     assert ran.code == 2
     assert "export BUCKETMQ_URL=file:///" in ran.err

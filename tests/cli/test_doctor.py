@@ -12,18 +12,17 @@ from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import PLAIN, Attributes, Missing, Object, Page, Refused, Version, Written
 from bucketmq.cli import doctor
 from bucketmq.errors import Denied, NotFound, Unavailable
-
-from .ran import Cli, Ran
+from cli.ran import Cli, Ran
 
 CHECKS = [
     "url and credentials",
-    "bucket reachable, may list",
-    "may write",
-    "may read",
-    "may delete",
+    "list objects",
+    "write an object",
+    "read it back",
+    "delete it",
     "conditional writes",
-    "creates under race",
-    "replaces under race",
+    "racing creates",
+    "racing replaces",
     "clock",
     "speed",
 ]
@@ -96,30 +95,33 @@ def test_a_folder_is_well_and_left_clean(cli: Cli, folder: Path) -> None:
     assert ran.code == 0, ran
     assert [(row["check"], row["status"]) for row in ran.rows] == [(check, "ok") for check in CHECKS]
     assert not [path for path in (folder / "bucket" / "doctor").rglob("*") if path.is_file()]
-    assert cli("doctor").out.startswith("ok   url and credentials")
+    shown = cli("doctor")
+    assert shown.out.startswith("ok    url and credentials  ")
+    assert len({line.index(check) for line, check in zip(shown.out.splitlines(), CHECKS, strict=True)}) == 1
+    assert "all checks passed" in shown.err
 
 
 def test_a_store_that_ignores_conditions_fails_with_the_fix(examine: Examine) -> None:
     ran = examine(IgnoresConditions())
     failed = {row["check"]: row for row in ran.rows if row["status"] == "FAIL"}
     assert ran.code == 1
-    assert {"conditional writes", "creates under race", "replaces under race"} <= set(failed)
+    assert {"conditional writes", "racing creates", "racing replaces"} <= set(failed)
     assert all("SeaweedFS" in row["fix"] for row in failed.values())
 
 
 def test_a_store_that_is_wrong_only_in_a_race_is_caught(examine: Examine) -> None:
     ran = examine(RacyStore())
     assert ran.code == 1
-    assert [row["check"] for row in ran.rows if row["status"] == "FAIL"] == ["creates under race"]
+    assert [row["check"] for row in ran.rows if row["status"] == "FAIL"] == ["racing creates"]
 
 
 @pytest.mark.parametrize(
     ("store", "check", "code", "fix"),
     [
-        (DeniesWrites(), "may write", 1, "s3:PutObject"),
-        (Silent(), "bucket reachable, may list", 5, "check the network"),
-        (NoBucket(), "bucket reachable, may list", 1, "create the bucket"),
-        (Forgetful(), "may read", 1, "use a store"),
+        (DeniesWrites(), "write an object", 1, "s3:PutObject"),
+        (Silent(), "list objects", 5, "check the network"),
+        (NoBucket(), "list objects", 1, "create the bucket"),
+        (Forgetful(), "read it back", 1, "use a store"),
     ],
 )
 def test_what_fails_is_named_with_its_fix(
@@ -151,4 +153,5 @@ def test_a_folder_that_may_not_be_written_is_a_finding(cli: Cli) -> None:
     ran = cli("doctor", "file:///proc/bucketmq", "--json")
     assert ran.code != 0
     assert ran.rows[-1]["status"] == "FAIL"
-    assert ran.rows[-1]["fix"]
+    assert "folder" in ran.rows[-1]["fix"] and "network" not in ran.rows[-1]["fix"]
+    assert "1 check failed" in ran.err

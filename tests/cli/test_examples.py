@@ -8,8 +8,7 @@ import pytest
 
 from bucketmq.cli.examples import EXAMPLES
 from bucketmq.client import Bucket
-
-from .ran import Shell, bury, spark_query
+from cli.ran import Shell, bury, spark_query
 
 ELSEWHERE = {
     "demo": "test_demo runs it",
@@ -43,8 +42,7 @@ def route(change):
 """
 
 POSTS = """
-from bucketmq.spark.ends import FromQueue, ToQueue
-from bucketmq.spark.pipeline import Pipeline
+from bucketmq.pipeline import FromQueue, Pipeline, ToQueue
 
 classify = Pipeline(name="classify", source=FromQueue("jobs"), target=ToQueue(queue="classified", body="body"))
 """
@@ -61,6 +59,7 @@ def prepared(bucket: Bucket, folder: Path) -> None:
     queue = bucket.queue("jobs")
     bury(queue, "no such user", "no network")
     queue.send_many({"n": n} for n in range(20))
+    queue.subscription("audit")
     bucket.rules.add("pending", to="queue:out", filter='WHERE key REGEXP "^pending/"', gone="bury")
     bucket.rules.add("signed", to="https://example.com/hook", filter='key = "nothing"', sign=True)
     bucket.rules.add("notifications", to="https://example.com/hook", filter='key = "nothing"', bearer="env:TOKEN")

@@ -10,9 +10,8 @@ from pathlib import Path
 from bucketmq.client import Bucket
 from bucketmq.events.signing import Verified, new_secret, verify
 from bucketmq.testing.endpoints import HangUp, Reply, endpoint
-
-from .ran import Cli
-from .running import running
+from cli.ran import Cli
+from cli.running import running
 
 
 def test_each_event_is_forwarded_signed_and_shown_with_its_answer(

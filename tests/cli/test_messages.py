@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from bucketmq.client import Bucket
-
-from .ran import Cli
+from cli.ran import Cli
 
 
 def test_send_prints_the_id_and_receive_prints_the_message(cli: Cli) -> None:
@@ -211,7 +210,7 @@ def test_retry_waits_for_the_delay(cli: Cli) -> None:
     cli("send", "jobs", "1")
     cli("retry", cli("receive", "jobs", "--json").row["receipt"], "--delay", 60)
     assert cli("receive", "jobs").code == 3
-    assert cli("stats", "jobs", "--json").row["waiting"] == 1
+    assert cli("stats", "jobs", "--json").row["delayed"] == 1
 
 
 def test_release_does_not_count_the_attempt(cli: Cli) -> None:
@@ -229,7 +228,7 @@ def test_retry_options_that_contradict_one_another(cli: Cli, options: tuple[str,
 
 def test_a_subscription_has_its_own_progress_and_receipts(cli: Cli, bucket: Bucket) -> None:
     cli("send", "jobs", "1")
-    got = cli("receive", "jobs", "--subscription", "audit", "--json").row
+    got = cli("receive", "jobs", "--subscription", "audit", "--start", "earliest", "--json").row
     assert cli("ack", got["receipt"]).code == 0
     assert cli("peek", "jobs", "--subscription", "audit").code == 3
     assert len(cli("peek", "jobs", "--json").rows) == 1
@@ -243,10 +242,10 @@ def test_peeking_at_an_unknown_subscription_does_not_make_it(cli: Cli, bucket: B
 
 def test_peek_claims_nothing(cli: Cli) -> None:
     cli("send", "jobs", '{"n": 1}')
-    assert cli("peek", "jobs", "--json").row["state"] == "fresh"
+    assert cli("peek", "jobs", "--json").row["state"] == "ready"
     assert '{"n":1}' in cli("peek", "jobs").out
     assert cli("receive", "jobs", "--json").row["attempt"] == 1
-    assert cli("peek", "jobs", "--json").row["state"] == "held"
+    assert cli("peek", "jobs", "--json").row["state"] == "in_flight"
 
 
 def test_tail_shows_the_last_messages_in_the_order_sent(cli: Cli, bucket: Bucket) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from bucketmq.client import Bucket
 from bucketmq.testing.endpoints import endpoint
-
-from .ran import Cli
+from cli.ran import Cli
 
 URL = "https://example.com/hook"
 TOKEN = "a-token-of-some-length"

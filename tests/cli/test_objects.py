@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 from bucketmq.client import Bucket
-
-from .ran import Cli, Shell
+from cli.ran import Cli, Shell
 
 
 def events(bucket: Bucket) -> list[tuple[str, str]]:

@@ -21,23 +21,20 @@ from docs.pages import ROOT, blocks
 from spark.conftest import java_here, spark  # noqa: F401
 
 import bucketmq
+from bucketmq.apps.shipped import SHIPPED
 from bucketmq.cli.examples import EXAMPLES
 from bucketmq.cli.pipeline_metrics import MetricsPage
 from bucketmq.client import Bucket
-from bucketmq.pipelines.shipped import SHIPPED
-from bucketmq.spark.package import package
-from bucketmq.spark.progress import Figures, Totals
-
-from .ran import Cli
+from bucketmq.spark.running.progress import Figures, Totals
+from bucketmq.spark.setup.package import package
+from cli.ran import Cli
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 POSTS = """
 import os, pathlib, signal, time
 import pyarrow as pa
-from bucketmq.spark.ends import FromQueue, ToQueue
-from bucketmq.spark.pipeline import Pipeline
-from bucketmq.spark.stage import stage
+from bucketmq.pipeline import FromQueue, Pipeline, ToQueue, stage
 
 HERE = pathlib.Path({folder!r})
 DRIVER = {driver}
@@ -180,17 +177,17 @@ def test_buckets_and_pipelines_have_checkpoints_of_their_own(cli: Cli, posts: st
     [
         ("nothing", "there is no pipeline 'nothing'"),
         ("{posts}:nothing", "has no 'nothing'"),
-        ("{posts}:number", "is no pipeline but int"),
+        ("{posts}:number", "is not a pipeline but int"),
         ("nowhere:x", "there is no module 'nowhere'"),
-        (":classify", "':classify' is no module:attribute"),
-        ("{posts}:", "is no module:attribute"),
+        (":classify", "':classify' is not a module:attribute"),
+        ("{posts}:", "is not a module:attribute"),
         ("{posts}:positional", "takes 'rows', which cannot be given here"),
         ("{posts}:classify --onec", "has no option --onec"),
-        ("{posts}:of", "needs the option --name"),
-        ("{posts}:of --name", "needs a value"),
-        ("{posts}:of --name luck --rows many", "--rows must be a whole number, not 'many'"),
-        ("{posts}:of --name luck --loud=perhaps", "--loud is true or false"),
-        ("{posts}:of --name luck --odd x", "has no option '--odd'; it has: --name, --rows, --ratio, --loud"),
+        ("{posts}:of", "Missing option '--name'"),
+        ("{posts}:of --name", "Option '--name' requires an argument"),
+        ("{posts}:of --name luck --rows many", "Invalid value for '--rows'"),
+        ("{posts}:of --name luck --loud=perhaps", "Option '--loud' does not take a value"),
+        ("{posts}:of --name luck --odd x", "; its options are: --name, --rows, --ratio, --loud"),
         ("{posts}:classify --conf x", "--conf takes KEY=VALUE, not 'x'"),
     ],
 )
@@ -203,6 +200,7 @@ def test_what_cannot_be_run_is_refused_before_spark_starts(cli: Cli, posts: str,
 def test_options_of_its_own_are_put_in(cli: Cli, posts: str) -> None:
     ran = cli("pipeline", "show", f"{posts}:of", "--name=luck", "--rows", "7", "--ratio", "1.5", "--loud", "--json")
     assert ran.row["name"] == "luck-7"
+    assert cli("pipeline", "show", f"{posts}:of", "--name=luck", "--no-loud", "--json").row["name"] == "luck-10"
 
 
 def test_a_run_tells_of_batches_and_failing_rows_are_dead_letters(cli: Cli, bucket: Bucket, shipping: str) -> None:
@@ -253,7 +251,7 @@ def test_a_second_signal_ends_the_wait_for_spark_to_begin(
         time.sleep(60)  # a server that does not answer
         raise AssertionError("the second signal changed nothing")
 
-    monkeypatch.setattr("bucketmq.spark.run.start", slow)
+    monkeypatch.setattr("bucketmq.spark.running.run.start", slow)
     assert cli("pipeline", "run", f"{shipping}:classify").code == 130
 
 
@@ -281,7 +279,7 @@ def test_an_audit_is_told_as_a_table(cli: Cli, shipping: str) -> None:
     assert ran.code == 0, ran
     names, line = (each.split() for each in ran.out.splitlines())
     told = dict(zip(names, line, strict=True))
-    assert (told["queue"], told["sent"], told["waiting"], told["complete"]) == ("jobs", "20", "20", "yes")
+    assert (told["queue"], told["sent"], told["unsettled"], told["complete"]) == ("jobs", "20", "20", "yes")
 
 
 def test_a_chore_may_have_nothing_to_tell(cli: Cli, shipping: str) -> None:
@@ -298,20 +296,21 @@ def test_metrics_are_what_was_told() -> None:
             with urllib.request.urlopen(page.url, timeout=10) as answer:
                 text = answer.read().decode()
             lines = text.splitlines()
-            assert f'bucketmq_pipeline_rows_total{{pipeline="classify"}} {8 * (batch + 1)}' in lines
-            assert f'bucketmq_pipeline_dead_letters_total{{pipeline="classify"}} {batch + 1}' in lines
-            assert ('bucketmq_pipeline_lag_messages{pipeline="classify"} 12' in lines) is (lag is not None)
+            assert f'bucketmq_pipeline_rows_total{{pipeline="classify"}} {8.0 * (batch + 1)}' in lines
+            assert f'bucketmq_pipeline_dead_letters_total{{pipeline="classify"}} {batch + 1.0}' in lines
+            assert ('bucketmq_pipeline_lag_messages{pipeline="classify"} 12.0' in lines) is (lag is not None)
         with pytest.raises(bucketmq.Invalid, match="choose another port"):
             MetricsPage("other", "127.0.0.1", int(page.url.rsplit(":", 1)[1].partition("/")[0]))
 
 
-def test_the_package_has_all_of_the_source_and_is_the_same_every_time(tmp_path: Path, cli: Cli) -> None:
+def test_the_package_has_what_executors_need_and_is_the_same_every_time(tmp_path: Path, cli: Cli) -> None:
     ran = cli("pipeline", "package", tmp_path / "one.zip", "--json")
     package(tmp_path / "two.zip")
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
     names = set(zipfile.ZipFile(tmp_path / "one.zip").namelist())
-    assert {"bucketmq/spark/session.py", "bucketmq/py.typed", "pyspark_bucketmq/__init__.py"} <= names
+    assert {"bucketmq/spark/read/reader.py", "bucketmq/py.typed", "pyspark_bucketmq/__init__.py"} <= names
     assert not any("__pycache__" in name for name in names)
+    assert not any(name.startswith(("bucketmq/cli/", "bucketmq/testing/", "bucketmq/server/")) for name in names)
     assert ran.row["files"] == len(names)
     assert cli("pipeline", "package", tmp_path / "x.tar").code == 2
     assert cli("pipeline", "package", tmp_path / "none" / "x.zip").code == 2

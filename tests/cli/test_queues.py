@@ -1,18 +1,18 @@
-"""init, shards, stats, purge, dead, redrive."""
+"""init, shards, stats, subscriptions, purge, dead, redrive."""
 
 from __future__ import annotations
 
 import io
+import signal
 import sys
+from pathlib import Path
 
-import msgspec
 import pytest
 
 from bucketmq.cli import output
-from bucketmq.cli.queues import advice
 from bucketmq.client import Bucket, Queue
-
-from .ran import Cli, bury
+from cli.ran import Cli, bury
+from cli.running import running
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def test_shards_can_be_raised_but_not_lowered(cli: Cli) -> None:
 def test_stats_of_one_queue_with_price_and_advice(cli: Cli, letters: Queue) -> None:
     letters.send_many([1, 2])
     row = cli("stats", "jobs", "--json", "--provider", "r2").row
-    assert (row["depth"], row["dead"], row["shards"]) == (2, 3, 1)
-    assert row["subscriptions"][0]["shards"][0]["depth"] == 2
+    assert (row["ready"], row["dead"], row["shards"]) == (2, 3, 1)
+    assert row["subscriptions"][0]["shards"][0]["ready"] == 2
     assert row["requests"]["get"] > 0
     assert row["price"]["provider"] == "r2"
     assert row["price"]["usd"] > 0
@@ -61,7 +61,7 @@ def test_stats_of_all_queues(cli: Cli, bucket: Bucket) -> None:
     bucket.queue("b").send(1)
     assert [row["queue"] for row in cli("stats", "--json").rows] == ["a", "b"]
     ran = cli("stats")
-    assert "oldest" in ran.out
+    assert "oldest ready" in ran.out
     assert "$" in ran.err
 
 
@@ -70,13 +70,118 @@ def test_stats_with_an_unknown_provider_lists_those_there_are(cli: Cli) -> None:
     assert (ran.code, "tigris" in ran.err) == (2, True)
 
 
-def test_the_librarys_advice_comes_with_the_command_that_follows_it(bucket: Bucket) -> None:
+def test_a_mistyped_queue_is_answered_with_the_right_one(cli: Cli, bucket: Bucket, folder: Path) -> None:
+    (folder / "tasks.py").write_text("def handle(delivery): pass\n")
     bucket.queue("jobs").send(1)
-    calm = bucket.queue("jobs").stats()
-    assert advice(calm) == []
-    crowded = msgspec.structs.replace(calm.subscriptions[0], holders=6, conflict_rate=0.5, advice="50% refused")
-    (line,) = advice(msgspec.structs.replace(calm, subscriptions=(crowded,)))
-    assert line == "main: 50% refused; add shards: bucketmq shards jobs 6"
+    bucket.queue("mail").send(1)
+    worker = ("worker", "os:getpid", "--queue", "jbos", "--stop-when-empty")
+    verbs = [(verb, "jbos") for verb in ("receive", "peek", "tail", "stats", "dead", "redrive", "purge")]
+    verbs += [("shards", "jbos", "2"), ("subscriptions", "ls", "jbos"), ("subscriptions", "rm", "jbos", "x"), worker]
+    for verb in verbs:
+        ran = cli(*verb, "--json")
+        assert (ran.code, ran.error["kind"]) == (1, "not_found"), verb
+        assert "there is no queue 'jbos'; did you mean jobs?" in ran.error["message"], verb
+        assert "bucketmq init jbos" in ran.error["message"], verb
+    assert bucket.queues() == ["jobs", "mail"]
+    assert "there are: jobs, mail." in cli("stats", "quite-another").err
+
+
+def test_looking_for_dead_letters_makes_no_queue_for_them(cli: Cli, bucket: Bucket, folder: Path) -> None:
+    bucket.queue("jobs").send(1)
+    for verb in (("dead", "jobs"), ("redrive", "jobs", "--yes"), ("purge", "jobs", "--dead", "--yes")):
+        assert cli(*verb).code == 3
+    assert not (folder / "bucket" / "queues" / "jobs.dead").exists()
+
+
+def test_a_queue_without_settings_is_damaged_not_absent(cli: Cli, bucket: Bucket, folder: Path) -> None:
+    bucket.queue("jobs").send(1)
+    (folder / "bucket" / "queues" / "jobs" / "queue.json").unlink()
+    ran = cli("stats", "--json")
+    assert (ran.code, ran.error["kind"]) == (1, "corrupt")
+    assert "queue.json" in ran.error["message"]
+
+
+def test_a_mistyped_subscription_is_neither_made_nor_settled(cli: Cli, bucket: Bucket) -> None:
+    queue = bucket.queue("jobs")
+    queue.subscription("audit")
+    queue.send(1)
+    for verb in ("receive", "peek", "purge"):
+        ran = cli(verb, "jobs", "--subscription", "audti", "--json")
+        assert (ran.code, ran.error["kind"]) == (1, "not_found"), verb
+        assert "has no subscription 'audti'; did you mean audit?" in ran.error["message"]
+    assert "--start" in cli("receive", "jobs", "-s", "audti").err
+    assert [each["name"] for each in cli("stats", "jobs", "--json").row["subscriptions"]] == ["audit"]
+    assert cli("receive", "jobs", "-s", "audti", "--start", "earliest", "--json").row["body"] == 1
+
+
+def test_a_head_ahead_of_its_log_is_shown_and_exits_with_1(cli: Cli, bucket: Bucket, folder: Path) -> None:
+    queue = bucket.queue("jobs")
+    queue.send(1)
+    queue.receive(1)[0].ack(wait=True)
+    for segment in (folder / "bucket").glob("queues/jobs/log/0/*"):
+        segment.unlink()
+    ran = cli("stats", "jobs", "--json")
+    assert (ran.code, ran.error["kind"]) == (1, "corrupt")
+    assert "queue jobs, subscription main, shard 0: the head is at offset 1" in ran.error["message"]
+    assert [damage["offset"] for damage in ran.row["damaged"]] == [1]
+    assert cli("stats").code == 1
+
+
+def test_stats_are_watched_on_a_pipe(bucket: Bucket, environment: dict[str, str], folder: Path) -> None:
+    queue = bucket.queue("jobs")
+    queue.send(1)
+    with running(["stats", "jobs", "--watch", "--every", "0.1", "--json"], environment, folder) as watching:
+        assert watching.row()["ready"] == 1
+        queue.send(2)
+        while (row := watching.row())["ready"] != 2:
+            assert row["ready"] == 1
+        code, _, err = watching.stop(signal.SIGINT)
+    assert (code, err) == (130, "")
+
+
+def test_watched_stats_for_people_are_one_table_after_the_other(
+    bucket: Bucket, environment: dict[str, str], folder: Path
+) -> None:
+    bucket.queue("jobs").send(1)
+    with running(["stats", "--watch", "--every", "0.1"], environment, folder) as watching:
+        seen = [watching.line() for _ in range(15)]
+    assert sum("oldest ready" in line for line in seen) >= 2
+
+
+def test_subscriptions_are_listed_and_removed(cli: Cli, bucket: Bucket) -> None:
+    queue = bucket.queue("jobs")
+    queue.subscription("audit")
+    queue.subscription("typo")
+    queue.send_many([1, 2])
+    assert [(row["name"], row["ready"]) for row in cli("subscriptions", "ls", "jobs", "--json").rows] == [
+        ("audit", 2),
+        ("typo", 2),
+    ]
+    assert "ago" in cli("subscriptions", "ls", "jobs").out
+    refused = cli("subscriptions", "rm", "jobs", "typo")
+    assert (refused.code, "with 2 messages it has not settled?" in refused.err) == (2, True)
+    removed = cli("subscriptions", "rm", "jobs", "typo", "--yes", "--json").row
+    assert removed == {"queue": "jobs", "subscription": "typo", "unsettled": 2}
+    assert cli("subscriptions", "rm", "jobs", "typo", "--yes").code == 1
+    assert [row["name"] for row in cli("subscriptions", "ls", "jobs", "--json").rows] == ["audit"]
+
+
+def test_a_subscription_with_messages_in_flight_is_removed_by_force_only(cli: Cli, bucket: Bucket) -> None:
+    bucket.queue("jobs").send(1)
+    assert cli("receive", "jobs", "-s", "audit", "--start", "earliest").code == 0
+    refused = cli("subscriptions", "rm", "jobs", "audit", "--yes")
+    assert (refused.code, "1 message" in refused.err, "force" in refused.err) == (2, True, True)
+    assert cli("subscriptions", "rm", "jobs", "audit", "--yes", "--force").code == 0
+    assert cli("subscriptions", "rm", "jobs", "main", "--yes").code == 2
+
+
+def test_a_queue_without_main_is_made_and_stays_so(cli: Cli) -> None:
+    assert cli("init", "jobs", "--no-main", "--json").row["main"] is False
+    assert cli("init", "jobs", "--lease", 30, "--json").row["main"] is False
+    assert cli("init", "jobs", "--main", "--json").row["main"] is True
+    cli("init", "jobs", "--no-main")
+    assert cli("subscriptions", "ls", "jobs").code == 3
+    assert cli("purge", "jobs", "--yes").code == 1
 
 
 def test_purge_says_how_many_and_wants_a_yes(cli: Cli, bucket: Bucket) -> None:

@@ -9,8 +9,7 @@ import pytest
 from bucketmq.client import Bucket
 from bucketmq.events.rule import ToQueue, Webhook
 from bucketmq.testing.endpoints import Reply, endpoint
-
-from .ran import Cli, Shell
+from cli.ran import Cli, Shell
 
 HOOK = "https://example.com/hook"
 FILTER = 'WHERE `key` REGEXP "^pending/[a-z]+"'
@@ -41,8 +40,24 @@ def test_ls_shows_every_rule_with_its_filter_unharmed(cli: Cli, bucket: Bucket) 
     assert FILTER in out
     assert "paused: they [bold]move[/bold]" in out
     rows = {row["name"]: row for row in cli("rules", "ls", "--json").rows}
-    assert (rows["inbox"]["to"], rows["inbox"]["state"], rows["inbox"]["waiting"]) == ("queue:inbox", "active", 1)
+    assert (rows["inbox"]["to"], rows["inbox"]["state"], rows["inbox"]["ready"]) == ("queue:inbox", "active", 1)
     assert (rows["hook"]["state"], rows["hook"]["dead"]) == ("paused", 0)
+
+
+def test_a_rule_is_shown_in_the_four_states_of_a_message(cli: Cli, bucket: Bucket) -> None:
+    with endpoint(lambda _: Reply(500)) as there:
+        cli("rules", "add", "hook", "--to", there.url, "--private")
+        bucket.put("failing", b"1")
+        cli("rules", "run", "--once")
+    bucket.put("fresh", b"1")
+    counts = {"ready": 1, "in_flight": 0, "delayed": 1, "dead": 0}
+    for row in (cli("rules", "ls", "--json").row, cli("rules", "show", "hook", "--json").row):
+        assert {state: row[state] for state in counts} == counts
+        assert not {"waiting", "pending", "retrying"} & set(row)
+    for verb in (("ls",), ("show", "hook")):
+        out = cli("rules", *verb).out
+        assert all(word in out for word in ("ready", "in flight", "delayed", "dead")), out
+        assert "waiting" not in out
 
 
 def test_without_rules_ls_says_so_and_exits_with_3(cli: Cli) -> None:
@@ -196,7 +211,7 @@ def test_show_tells_dead_letters_and_attempts(cli: Cli, bucket: Bucket) -> None:
         bucket.put("bad", b"1")
         cli("rules", "run", "--once")
     row = cli("rules", "show", "hook", "--json").row
-    assert (row["waiting"], row["dead"], row["rule"]["policy"]["jitter"]) == (0, 1, 0.2)
+    assert (row["ready"], row["dead"], row["rule"]["policy"]["jitter"]) == (0, 1, 0.2)
     assert [(each["key"], each["status"], each["outcome"]) for each in row["attempts"]] == [
         ("good", 200, "done"),
         ("bad", 422, "bury"),

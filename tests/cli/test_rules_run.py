@@ -14,9 +14,8 @@ from bucketmq.client import Bucket
 from bucketmq.errors import Invalid
 from bucketmq.events.signing import Rejected, Verified, verify
 from bucketmq.testing.endpoints import Received, Reply, endpoint
-
-from .ran import Cli
-from .running import running
+from cli.ran import Cli
+from cli.running import running
 
 
 def verified(request: Received, *secrets: str) -> Verified | Rejected:
@@ -114,10 +113,31 @@ def test_replay_gives_one_rule_the_same_events_again(cli: Cli, bucket: Bucket) -
     assert len(bucket.queue("two").receive(20)) == 3
 
 
-def test_replay_wants_a_prefix_or_a_time(cli: Cli) -> None:
+def test_replay_gives_one_object_again_by_its_key(cli: Cli, bucket: Bucket) -> None:
+    cli("rules", "add", "one", "--to", "queue:one")
+    bucket.put("a/1", b"1")
+    bucket.put("a/2", b"1")
+    assert cli("rules", "replay", "one", "--key", "a/2", "--json").row["events"] == 1
+    gone = cli("rules", "replay", "one", "--key", "a/3")
+    assert (gone.code, "there is no object 'a/3' now; say since when" in gone.err) == (1, True)
+    assert cli("rules", "replay", "one", "--key", "a/2", "--since", "1h", "--dry-run", "--json").row["events"] == 1
+
+
+def test_replay_takes_any_prefix_and_does_not_speak_of_sweeps(cli: Cli, bucket: Bucket) -> None:
+    cli("rules", "add", "one", "--to", "queue:one")
+    bucket.put("report-1", b"1")
+    bucket.put("report-2", b"1")
+    bucket.put("other", b"1")
+    ran = cli("rules", "replay", "one", "--prefix", "rep", "--json")
+    assert (ran.code, ran.row["events"]) == (0, 2)
+    refused = cli("rules", "replay", "one", "--prefix", "/rep")
+    assert (refused.code, "sweep" in refused.err) == (2, False)
+
+
+def test_replay_wants_a_key_a_prefix_or_a_time(cli: Cli) -> None:
     cli("rules", "add", "one", "--to", "queue:one")
     assert cli("rules", "replay", "one").code == 2
-    assert cli("rules", "replay", "one", "--prefix", "", "--since", "1h").code == 2
+    assert cli("rules", "replay", "one", "--prefix", "", "--key", "a").code == 2
     assert cli("rules", "replay", "one", "--since", "yesterday").code == 2
     assert cli("rules", "replay", "one", "--since", "2h", "--until", "1h").code == 3
 

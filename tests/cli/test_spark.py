@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bucketmq.client import Bucket
-
-from .ran import Cli, spark_query
+from cli.ran import Cli, spark_query
 
 
 @pytest.fixture

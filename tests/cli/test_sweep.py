@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from bucketmq.client import Bucket
-
-from .ran import Cli
-from .running import running
+from cli.ran import Cli
+from cli.running import running
 
 
 @pytest.fixture

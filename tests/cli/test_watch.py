@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from bucketmq.client import Bucket
-
-from .ran import Shell
-from .running import running
+from cli.ran import Shell
+from cli.running import running
 
 AGENTS = """
 import os, pathlib, time

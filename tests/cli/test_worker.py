@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from bucketmq.client import Bucket
-
-from .ran import Cli, Shell
+from cli.ran import Cli, Shell
 
 TASKS = """
 import asyncio, os, pathlib, time
@@ -41,6 +40,18 @@ def buries(delivery):
 
 def fails(delivery):
     raise RuntimeError("always")
+
+seen = set()
+
+def fails_once(delivery):
+    if delivery.id not in seen:
+        seen.add(delivery.id)
+        raise RuntimeError("once")
+
+def releases_once(delivery):
+    if delivery.id not in seen:
+        seen.add(delivery.id)
+        return bucketmq.Release()
 
 def slow(delivery):
     plain(delivery)
@@ -76,9 +87,52 @@ def test_outcomes_and_exceptions_count(shell: Shell, bucket: Bucket, tasks: Path
     bucket.queue("jobs", backoff={"first_seconds": 3600}).send(1)
     ran = shell("bucketmq worker tasks:fails --queue jobs --stop-when-empty")
     assert "0 messages handled, 1 failed" in ran.err
+    assert ran.code == 1  # one is left behind
     bucket.queue("other").send(1)
-    shell("bucketmq worker tasks:buries --queue other --stop-when-empty")
+    ran = shell("bucketmq worker tasks:buries --queue other --stop-when-empty --json")
+    assert (ran.code, ran.row["handled"], ran.row["failed"]) == (1, 0, 1)
     assert [letter.reason for letter in bucket.queue("other").dead_letters.peek()] == ["not wanted"]
+
+
+def test_a_message_that_failed_and_was_handled_after_all_is_no_failure(
+    shell: Shell, bucket: Bucket, tasks: Path
+) -> None:
+    bucket.queue("jobs", backoff={"first_seconds": 0}).send(1)
+    ran = shell("bucketmq worker tasks:fails_once --queue jobs --stop-when-empty --json")
+    assert (ran.code, ran.row["handled"], ran.row["failed"]) == (0, 1, 1), ran
+
+
+def test_a_released_message_is_neither_handled_nor_failed(shell: Shell, bucket: Bucket, tasks: Path) -> None:
+    bucket.queue("jobs").send(1)
+    ran = shell("bucketmq worker tasks:releases_once --queue jobs --stop-when-empty --json")
+    assert (ran.code, ran.row["handled"], ran.row["failed"]) == (0, 1, 0), ran
+
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        ("import nosuchpackage", "module 'broken' needs nosuchpackage, which is not installed"),
+        ("x = 1 / 0", "module 'broken' cannot be imported (ZeroDivisionError)"),
+        ("def handle(:", "module 'broken' cannot be imported (SyntaxError)"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_says_why(shell: Shell, folder: Path, module: str, says: str) -> None:
+    (folder / "broken.py").write_text(module + "\n")
+    ran = shell("bucketmq worker broken:handle --queue jobs")
+    assert ran.code == 2, ran
+    assert f"error (invalid): {says}" in ran.err
+    if "the lines above" in ran.err:
+        assert "broken.py" in ran.err and "importlib" not in ran.err
+
+
+def test_logging_that_the_handlers_module_has_set_up_is_left_alone(shell: Shell, bucket: Bucket, folder: Path) -> None:
+    (folder / "own.py").write_text(
+        "import logging\nlogging.basicConfig(format='OWN %(message)s')\ndef fails(delivery): raise ValueError('x')\n"
+    )
+    bucket.queue("jobs").send(1)
+    ran = shell("bucketmq worker own:fails --queue jobs --stop-when-empty")
+    assert "OWN action=handler_failed" in ran.err
+    assert " WARNING action=" not in ran.err
 
 
 @pytest.mark.parametrize(

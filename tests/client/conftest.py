@@ -1,35 +1,5 @@
-"""Each test that asks for `world` runs on the blocking and on the asyncio facade."""
+"""Facades are tested on the same buckets as procedures."""
 
-from __future__ import annotations
+from procedures.conftest import blocking, bucket, queue, world
 
-from collections.abc import Iterator
-from typing import Any
-
-import pytest
-
-from .world import World
-
-
-@pytest.fixture(params=["blocking", "asyncio"])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    made = World(request.param)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def blocking() -> Iterator[World]:
-    """For tests about something else than a facade, or about the blocking one only."""
-    made = World()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def bucket(world: World) -> Any:
-    return world.connect()
-
-
-@pytest.fixture
-def queue(bucket: Any) -> Any:
-    return bucket.queue("jobs")
+__all__ = ["blocking", "bucket", "queue", "world"]

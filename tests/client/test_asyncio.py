@@ -40,10 +40,10 @@ def test_a_hundred_tasks_that_send_singles_share_segments() -> None:
         queue = bucket.queue("jobs")
         await queue.send("warm")
         before = bucket.requests
-        receipts = await asyncio.gather(*(queue.send(n) for n in range(100)))
+        answers = await asyncio.gather(*(queue.send(n) for n in range(100)))
         made = bucket.requests - before
         assert made.create <= 5
-        assert sorted(receipt.offset for receipt in receipts) == list(range(1, 101))
+        assert sorted(answer.offset for answer in answers) == list(range(1, 101))
         batch = await queue.receive(200)
         assert [delivery.body for delivery in batch] == ["warm", *range(100)]
 
@@ -90,8 +90,8 @@ def test_cancelling_every_send_leaves_a_bucket_that_works() -> None:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        receipt = await asyncio.wait_for(queue.send("after"), 10)
-        assert receipt.offset is not None
+        answer = await asyncio.wait_for(queue.send("after"), 10)
+        assert answer.offset is not None
 
     on_bucket(use, SlowStore())
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from procedures.world import World
 
 import bucketmq
-
-from .world import World
 
 KINDS = [
     bucketmq.Invalid,

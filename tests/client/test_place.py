@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bucketmq.procedures.requests import Procedure
+from procedures.world import PREFIX, World
 
-from .world import PREFIX, World
+from bucketmq.procedures.requests import Procedure
 
 
 def test_a_bucket_tells_where_it_lies(world: World, bucket: Any) -> None:
@@ -23,9 +23,9 @@ def test_a_procedure_of_another_program_is_carried_out(blocking: World) -> None:
     bucket = blocking.connect()
 
     def twice() -> Procedure[list[bytes]]:
-        yield from bucket.bus.put("a", b"1")
-        first = yield from bucket.bus.get("a")
-        yield from bucket.bus.put("a", b"2")
-        return [first.body, (yield from bucket.bus.get("a")).body]
+        yield from bucket.api.put("a", b"1")
+        first = yield from bucket.api.get("a")
+        yield from bucket.api.put("a", b"2")
+        return [first.body, (yield from bucket.api.get("a")).body]
 
-    assert bucket.engine.run(twice()) == [b"1", b"2"]
+    assert bucket.run(twice()) == [b"1", b"2"]

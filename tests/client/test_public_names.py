@@ -53,7 +53,7 @@ def test_a_star_import_gives_all_of_it() -> None:
     assert set(bucketmq.__all__) <= set(names)
 
 
-@pytest.mark.parametrize("name", ["Bucket", "Subscription", "Queue", "DeadLetters", "Delivery"])
+@pytest.mark.parametrize("name", ["Bucket", "Subscription", "Queue", "DeadLetters", "Delivery", "Rules"])
 def test_both_facades_have_the_same_methods_with_the_same_parameters(name: str) -> None:
     blocking, awaited = getattr(client, name), getattr(aio, name)
 
@@ -69,7 +69,7 @@ def test_both_facades_have_the_same_methods_with_the_same_parameters(name: str) 
     }
 
 
-@pytest.mark.parametrize("name", ["Bucket", "Subscription", "Queue", "DeadLetters", "Delivery"])
+@pytest.mark.parametrize("name", ["Bucket", "Subscription", "Queue", "DeadLetters", "Delivery", "Rules"])
 def test_every_public_method_says_what_it_does(name: str) -> None:
     for facade in (client, aio):
         for method, value in vars(getattr(facade, name)).items():

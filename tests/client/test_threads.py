@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from procedures.world import World, drain
+
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import PLAIN, Attributes, Refused, Version, Written
-
-from .world import World, drain
 
 
 class SlowStore(MemoryStore):
@@ -53,14 +53,14 @@ def test_sixteen_threads_that_send_singles_share_segments() -> None:
     queue = bucket.queue("jobs")
     queue.send("warm")
     before = bucket.requests
-    receipts: list[Any] = []
-    together(16, lambda n: receipts.extend(queue.send((n, i)) for i in range(10)))
+    answers: list[Any] = []
+    together(16, lambda n: answers.extend(queue.send((n, i)) for i in range(10)))
     made = bucket.requests - before
     assert made.create <= 40  # 160 without sharing
     assert made.refused == 0
-    assert sorted(receipt.offset for receipt in receipts) == list(range(1, 161))
+    assert sorted(answer.offset for answer in answers) == list(range(1, 161))
     by_offset = {seen.offset: seen for seen in queue.peek(1000)}
-    assert all(by_offset[receipt.offset].id == receipt.id for receipt in receipts)
+    assert all(by_offset[answer.offset].id == answer.id for answer in answers)
     world.close()
 
 

@@ -20,8 +20,7 @@ from typing import Any
 import pytest
 
 import bucketmq
-
-from .pages import Block, blocks, name_of, pages
+from docs.pages import Block, blocks, name_of, pages
 
 RUNS = {"python", "sh"}
 KNOWN = {*RUNS, "output", "json", "ndjson", "text", "toml", "yaml", "http", "sql", ""}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .pages import ROOT
+from docs.pages import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MARK = "# Output:\n"

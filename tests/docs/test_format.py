@@ -1,38 +1,47 @@
-"""`docs/format.md` and the code say the same: examples decode, limits and defaults are those in force."""
+"""The pages below `docs/format` and the code say the same: examples decode, limits and defaults are those in force."""
 
 from __future__ import annotations
 
-import importlib
 import json
+import pkgutil
 import re
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from bucketmq.apps.moderation import queues as moderation
+from bucketmq.apps.moderation.audit import Did, Line
+from bucketmq.apps.moderation.places import ESCALATED
+from bucketmq.apps.moderation.record import CATEGORIES, OUTCOMES, PENDING, REVIEWED, Record
+from bucketmq.apps.moderation.register import POSTS, Decision, Register, Review
 from bucketmq.events.event import ObjectEvent
 from bucketmq.events.inventory import Item, Manifest
 from bucketmq.events.rule import Policy, Rule, Secrets, Webhook
 from bucketmq.log import documents, segment
-from bucketmq.log.layout import BOOKKEEPING
-from bucketmq.procedures.archive import Archive
-from bucketmq.procedures.events import Attempt
-from bucketmq.procedures.gather import Gathering
-from bucketmq.procedures.notes import Note
-from bucketmq.procedures.orphans import Orphans
-from bucketmq.procedures.publish import Publication
+from bucketmq.log.layout import BOOKKEEPING, QueueKeys
+from bucketmq.procedures.bulk.orphans import Orphans
+from bucketmq.procedures.bulk.publish import Publication
+from bucketmq.procedures.objects.metadata import OWN_METADATA
+from bucketmq.procedures.objects.notes import Note
 from bucketmq.procedures.queues import DELIVERIES, EVENTS, FIRST_SETTINGS
-from bucketmq.procedures.readers import Reader
-from bucketmq.procedures.routing import shard_of
-from bucketmq.procedures.stamps import OWN_METADATA
+from bucketmq.procedures.rules.fan_in import Gathering
+from bucketmq.procedures.rules.journal import Attempt
+from bucketmq.procedures.segments.losses import Losses
+from bucketmq.procedures.upkeep.archive import Archive
+from bucketmq.procedures.upkeep.readers import Reader
 from bucketmq.queue.head import Head
 from bucketmq.queue.message import Message
+from bucketmq.queue.routing import shard_of
 from bucketmq.queue.settings import Settings
+from bucketmq.server.seen import SeenId
+from docs.pages import ROOT, blocks
 
-from .pages import ROOT, blocks
-
-FORMAT = ROOT / "docs" / "format.md"
-TEXT = FORMAT.read_text(encoding="utf-8")
+FOLDER = ROOT / "docs" / "format"
+PAGES = {name: FOLDER / f"{name}.md" for name in ("README", "queues", "protocols", "events", "applications")}
+"""In the order of their sections, as far as a page has neighbouring ones."""
+TEXTS = {name: page.read_text(encoding="utf-8") for name, page in PAGES.items()}
+TEXT = "\n".join(TEXTS.values())
 
 KINDS: dict[str, Any] = {
     "publication": Publication,
@@ -56,6 +65,13 @@ KINDS: dict[str, Any] = {
     "note": Note,
     "manifest": Manifest,
     "item": Item,
+    "seen": SeenId,
+    "losses": Losses,
+    "post": Register,
+    "record": Record,
+    "review": dict[str, Any],
+    "submission": dict[str, Any],
+    "audit": Line,
 }
 BODIES: dict[str, Any] = {"event-line": ObjectEvent, "attempt-line": Attempt}
 """What the messages of these blocks hold."""
@@ -63,7 +79,7 @@ BODIES: dict[str, Any] = {"event-line": ObjectEvent, "attempt-line": Attempt}
 
 def test_every_example_is_what_it_says() -> None:
     seen = set()
-    for block in blocks(FORMAT):
+    for block in (block for page in PAGES.values() for block in blocks(page)):
         if block.language not in ("json", "ndjson"):
             continue
         assert len(block.words) == 2, f"{block.where} does not say what it shows"
@@ -81,10 +97,10 @@ def test_every_example_is_what_it_says() -> None:
 
 
 def test_every_limit_is_the_one_in_force() -> None:
-    rows = re.findall(r"^\| .*? \| ([\d,.]+)(?: [a-zA-Z]+)? \| `([\w.]+)\.(\w+)` \|$", TEXT, re.M)
+    rows = re.findall(r"^\| .*? \| ([\d,.]+)(?: [a-zA-Z]+)? \| `([\w.]+)` \|$", TEXT, re.M)
     assert len(rows) >= 20
-    for value, module, name in rows:
-        assert getattr(importlib.import_module(f"bucketmq.{module}"), name) == float(value.replace(",", "")), name
+    for value, name in rows:
+        assert pkgutil.resolve_name(f"bucketmq.{name}") == float(value.replace(",", "")), name
 
 
 def test_the_settings_table_has_every_setting_with_its_default() -> None:
@@ -131,28 +147,78 @@ def _in_full(field: msgspec.structs.FieldInfo) -> Any:
     return list(default) if isinstance(default, tuple) else default
 
 
-@pytest.mark.parametrize(("name", "kind"), [("### 11.2 Events", ObjectEvent), ("### 11.4 Rules", Rule)])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("### 11.2 Events", ObjectEvent),
+        ("### 11.4 Rules", Rule),
+        ("### 12.2 The register of a post", Register),
+        ("### 12.2 The register of a post", Decision),
+        ("### 12.2 The register of a post", Review),
+        ("### 12.3 Records", Record),
+        ("### 12.5 Queues of moderation", Line),
+    ],
+)
 def test_the_page_names_every_field(name: str, kind: Any) -> None:
     section = TEXT[TEXT.index(name) :].split("\n### ")[0]
-    fields = set(kind.__struct_fields__) - {"format", "revision"}
+    fields = set(kind.__struct_fields__) - ({"format", "revision"} if kind in (ObjectEvent, Rule) else {"format"})
 
     assert {field for field in fields if f"`{field}`" not in section} == set()
 
 
 def test_the_page_names_our_keys_and_our_metadata() -> None:
-    section = TEXT[TEXT.index("## 11. The event bus") :]
-
-    assert [each for each in (*BOOKKEEPING, *OWN_METADATA) if f"`{each}`" not in section] == []
+    assert [each for each in (*BOOKKEEPING, *OWN_METADATA) if f"`{each}`" not in TEXTS["events"]] == []
 
 
 def test_the_queues_of_the_event_bus_are_made_as_the_page_says() -> None:
     plain: dict[str, Any] = msgspec.to_builtins(Settings())
     for queue in (EVENTS, DELIVERIES):
-        sentence = re.search(rf"The queue `{queue}` is made with (.*?)\.", TEXT, re.S)
-        assert sentence is not None
-        said = {name: json.loads(value) for name, value in re.findall(r"`(\w+)` (\w+)", sentence[1])}
         made: dict[str, Any] = msgspec.to_builtins(FIRST_SETTINGS[queue])
-        assert said == {name: value for name, value in made.items() if value != plain[name]}
+        assert _made_with(queue) == {name: value for name, value in made.items() if value != plain[name]}
+
+
+def test_the_queues_of_moderation_are_made_as_the_page_says() -> None:
+    for queue, settings in moderation.FIRST_SETTINGS.items():
+        assert _made_with(queue) == settings
+
+
+def test_the_page_names_everything_that_moderation_stores() -> None:
+    stored = (POSTS, PENDING, *OUTCOMES, REVIEWED, ESCALATED, *CATEGORIES, *get_args(Did))
+    names = (*stored, moderation.SUBMISSIONS, moderation.AUDIT, moderation.CHORES, moderation.READER)
+
+    assert [name for name in names if name not in TEXTS["applications"]] == []
+
+
+def test_every_object_of_a_queue_is_in_the_table_of_names() -> None:
+    """Each property and method of `QueueKeys` makes a key; its first part below the queue's root has a row."""
+    keys = QueueKeys("", "q")
+    made = [
+        keys.losses,
+        keys.archive,
+        keys.orphans,
+        keys.settings,
+        keys.later_register,
+        keys.damaged("n", keys.settings),
+    ]
+    made += [
+        keys.hint(0),
+        keys.trim(0),
+        keys.head("main", 0),
+        keys.segment(0, 0),
+        keys.publication("t"),
+        keys.reader("r"),
+    ]
+    made += [keys.parts, keys.laters, keys.archived]
+    named = {row.split("/")[0] for row in re.findall(r"^\| `([^`]+)`", TEXTS["README"], re.M)}
+
+    assert [key for key in made if key.removeprefix(f"{keys.root}/").split("/")[0] not in named] == []
+
+
+def _made_with(queue: str) -> dict[str, Any]:
+    """The settings that a page says a queue is made with."""
+    sentence = re.search(rf"The queue `{queue}` is made with (.*?)\.", TEXT, re.S)
+    assert sentence is not None
+    return {name: json.loads(value) for name, value in re.findall(r"`(\w+)` (\w+)", sentence[1])}
 
 
 GOLDEN = sorted(path for part in ("log", "events") for path in (ROOT / "tests" / part / "golden").iterdir())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .pages import ROOT, anchors, links, name_of, pages
+from docs.pages import ROOT, anchors, links, name_of, pages
 
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from .pages import ROOT
+from docs.pages import ROOT
 
 
 def test_the_reference_is_current() -> None:

@@ -8,9 +8,20 @@ from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import Attributes, Found, Missing, Object, Refused, Removed, Version, Written
 from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
-from bucketmq.errors import Unsupported
+from bucketmq.errors import Invalid, Unavailable, Unsupported
 from bucketmq.pricing import cost
-from bucketmq.procedures.requests import Answer, Create, Get, Look, NoAnswer, Post, Remove, Rename, Replace
+from bucketmq.procedures.requests import (
+    Answer,
+    Create,
+    Get,
+    Look,
+    NoAnswer,
+    Post,
+    Remove,
+    Rename,
+    Replace,
+    StoreRequest,
+)
 
 MARKS = Attributes("text/plain", {"name": "value"})
 POST = Post("https://example.com/hook", {}, b"{}", 5.0)
@@ -72,3 +83,33 @@ def test_a_post_goes_the_way_that_was_given() -> None:
 def test_a_post_without_a_way_is_unsupported() -> None:
     with pytest.raises(Unsupported, match="notifier"):
         Hands(MemoryStore()).send(POST)
+
+
+class Onlooker:
+    def __init__(self) -> None:
+        self.seen: list[tuple[StoreRequest, object, float]] = []
+
+    def on_request(self, request: StoreRequest, reply: object, seconds: float) -> None:
+        self.seen.append((request, reply, seconds))
+        raise RuntimeError("an observer's own error")
+
+
+class Down(MemoryStore):
+    def get(self, key: str) -> Object | Missing:
+        raise Unavailable("down")
+
+
+def test_an_observer_sees_every_request_and_what_came_of_it_and_harms_none() -> None:
+    hands, onlooker = Hands(Down()), Onlooker()
+    hands.observers.add(onlooker)
+    reply = hands.perform(Create("a", b"1"))
+    with pytest.raises(Unavailable) as failed:
+        hands.perform(Get("a"))
+    assert [each[:2] for each in onlooker.seen] == [(Create("a", b"1"), reply), (Get("a"), failed.value)]
+    assert all(0 <= seconds < 10 for *_, seconds in onlooker.seen)
+    assert hands.meter.read() == Requests(create=1, get=1, failed=1, bytes_out=1)
+
+
+def test_something_that_observes_nothing_is_no_observer() -> None:
+    with pytest.raises(Invalid, match="on_request or on_handled"):
+        Hands(MemoryStore()).observers.add(object())  # type: ignore[arg-type]

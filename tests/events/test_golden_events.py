@@ -4,7 +4,7 @@ What today's code writes must be exactly these bytes, and it must read them. Whe
 
     BUCKETMQ_WRITE_GOLDEN=1 pytest tests/events/test_golden_events.py
 
-then look at the difference, and change `docs/format.md` and the changelog with it. A file that a release has written
+then look at the difference, and change `docs/format` and the changelog with it. A file that a release has written
 is never changed: buckets hold it. A new form gets a new file beside it.
 """
 
@@ -28,10 +28,11 @@ from bucketmq.events.inventory import Chunk, Item, Manifest, decode_items, encod
 from bucketmq.events.rule import Breaker, Policy, Rule, Secrets, ToQueue, ToWatcher, Webhook
 from bucketmq.log import documents, segment
 from bucketmq.log.segment import Segment
-from bucketmq.procedures.events import REPLAY_HEADER, Attempt
-from bucketmq.procedures.gather import Deadline, Forget, Gathering, Member
-from bucketmq.procedures.notes import Note
-from bucketmq.procedures.stamps import FROM, HOPS, LINEAGE, WRITE, Cause, origin_mark
+from bucketmq.procedures.objects.metadata import FROM, HOPS, LINEAGE, WRITE, Cause, origin_mark
+from bucketmq.procedures.objects.notes import Note
+from bucketmq.procedures.objects.report import REPLAY_HEADER
+from bucketmq.procedures.rules.fan_in import Deadline, Forget, Gathering, Member
+from bucketmq.procedures.rules.journal import Attempt
 from bucketmq.queue.message import Message
 
 AT = "2026-11-16T12:00:00.000000Z"
@@ -144,6 +145,13 @@ RULE_TO_WATCHER = Rule(
     subscription="rule-route-m3aab7",
     created_at="2026-11-16T12:00:00.000000Z",
 )
+RULE_WITH_BEGINS = Rule(
+    name="late",
+    to=ToQueue(queue="orders"),
+    subscription="rule-late-b7q2v8",
+    created_at="2026-11-16T12:00:00.000000Z",
+    begins={0: 17, 1: 0},
+)
 SECRETS = Secrets(
     signing=("whsec_bmV3IG9mIHR3ZW50eS1mb3VyIGJ5dGVzIQ==", "env:OLD_SECRET"),
     bearer="env:HOOK_TOKEN",
@@ -182,6 +190,10 @@ NOTE_MOVE = Note(
     cause=Cause(2, ("evt_a", "evt_b")),
 )
 
+NOTE_RENAME = Note(
+    verb="move", key="pending/1.json", write="m3aab7q2v8c5x9w1", target="approved/1.json", version='"v1"', renames=True
+)
+
 
 def read_messages(kind: Any) -> Callable[[bytes], object]:
     def read(body: bytes) -> object:
@@ -210,6 +222,7 @@ FILES: Files = {
     "rule.json": (RULE, documents.encode, document(Rule)),
     "rule-to-queue.json": (RULE_TO_QUEUE, documents.encode, document(Rule)),
     "rule-to-watcher.json": (RULE_TO_WATCHER, documents.encode, document(Rule)),
+    "rule-begins.json": (RULE_WITH_BEGINS, documents.encode, document(Rule)),
     "rule.secrets.json": (SECRETS, documents.encode, document(Secrets)),
     "set.json": (GATHERING, documents.encode, document(Gathering)),
     "manifest.json": (MANIFEST, documents.encode, document(Manifest)),
@@ -217,6 +230,7 @@ FILES: Files = {
     "chunk.ndjson": (ITEMS, encode_items, lambda body: decode_items(body, "it")),
     "note-put.json": (NOTE_PUT, documents.encode, document(Note)),
     "note-move.json": (NOTE_MOVE, documents.encode, document(Note)),
+    "note-rename.json": (NOTE_RENAME, documents.encode, document(Note)),
 }
 
 

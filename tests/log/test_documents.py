@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bucketmq.errors import Corrupt
 from bucketmq.log import documents
-from bucketmq.log.documents import Dedup, FailureLine, Group, Hint, Later, Sent, Trim
+from bucketmq.log.documents import SPLIT_FORMAT, Dedup, DedupEntry, FailureLine, Group, Hint, Later, Trim
 from bucketmq.queue.head import Head, Held, Lease, Span, Waiting
 from bucketmq.queue.settings import FORMAT, Settings
 from bucketmq.testing import strategies
@@ -25,10 +25,10 @@ dedups = st.builds(
     version=st.integers(0, 10**9),
     sent=st.dictionaries(
         st.text(),
-        st.builds(Sent, id=strategies.ids(), at=strategies.times(), shard=st.integers(0, 1023), base=offsets),
+        st.builds(DedupEntry, id=strategies.ids(), at=strategies.times(), shard=st.integers(0, 1023), base=offsets),
         max_size=3,
     ),
-)
+) | st.builds(Dedup, format=st.just(SPLIT_FORMAT), split=st.booleans())
 laters = st.builds(
     Later,
     version=st.integers(0, 10**9),
@@ -80,19 +80,20 @@ def test_a_document_is_one_line_of_plain_json_that_names_its_format(document):
 
     assert body.endswith(b"\n")
     assert body.count(b"\n") == 1
-    assert json.loads(body)["format"] == FORMAT
+    assert json.loads(body)["format"] == document.format
 
 
 @pytest.mark.parametrize("document", SMALLEST)
 def test_a_document_of_another_format_says_to_upgrade(document):
-    newer = msgspec.structs.replace(document, format=FORMAT + 1)
+    unknown = (SPLIT_FORMAT if isinstance(document, Dedup) else FORMAT) + 1
+    newer = msgspec.structs.replace(document, format=unknown)
 
-    with pytest.raises(Corrupt, match=rf"a/key has format {FORMAT + 1}.*upgrade bucketmq"):
+    with pytest.raises(Corrupt, match=rf"a/key has format {unknown}.*upgrade bucketmq"):
         documents.decode(type(document), documents.encode(newer), "a/key")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("body", [b'{"format":2}', b'{"format":2,"next":{"a":[]},"low":"x","version":"v7"}'])
+@pytest.mark.parametrize("body", [b'{"format":3}', b'{"format":3,"next":{"a":[]},"low":"x","version":"v7"}'])
 def test_a_document_of_another_format_says_to_upgrade_however_different_it_looks(kind, body):
     with pytest.raises(Corrupt, match="upgrade bucketmq"):
         documents.decode(kind, body, "it")

@@ -4,7 +4,7 @@ What today's code writes must be exactly these bytes, and it must read them. Whe
 
     BUCKETMQ_WRITE_GOLDEN=1 pytest tests/log/test_golden.py
 
-then look at the difference, and change `docs/format.md` and the changelog with it. A file that a release has written
+then look at the difference, and change `docs/format` and the changelog with it. A file that a release has written
 is never changed: buckets hold it. A new form gets a new file beside it.
 """
 
@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from pinned import Files, Golden, document
 
-from bucketmq.log import documents, segment
-from bucketmq.log.documents import Dedup, FailureLine, Group, Hint, Later, Sent, Trim
+from bucketmq.log import bodies, documents, segment
+from bucketmq.log.documents import SPLIT_FORMAT, Dedup, DedupEntry, FailureLine, Group, Hint, Later, Trim
 from bucketmq.log.segment import Part, Parts, Segment
-from bucketmq.queue.head import Head, Held, Lease, Moving, Seen, Span, Target, Waiting
+from bucketmq.queue.head import Head, Held, LastCommit, Lease, Moving, Span, Target, Waiting
 from bucketmq.queue.message import BodyAt, Died, Failure, Message
 from bucketmq.queue.settings import Backoff, Fences, Settings
 
@@ -28,7 +28,7 @@ MESSAGES = [
     Message("m0", AT, body={"n": 1, "list": [True, False, None, 1.5, -2], "text": 'é 🐝 "\\ \n'}),
     Message("m1", AT, key="user-7", headers={"trace": "t-1", "ünï": "cödé"}, body="text"),
     Message("m2", AT, body=None),
-    Message("m3", AT, body_base64=segment.to_base64(b"\x00\xffbytes")),
+    Message("m3", AT, body_base64=bodies.to_base64(b"\x00\xffbytes")),
     Message("m4", AT, body_at=BodyAt("bodies/m4", 70_000)),
     Message("m5", AT, key="k", body_at=BodyAt("bodies/m5", 80_000, json=False)),
     Message("m6", AT),
@@ -74,7 +74,7 @@ HEAD = Head(
         Moving(Span(40, 70, 71), 5, 1_763_208_000.0),
         Moving(Span(100, 100, 102), 3, 1_763_208_001.5, ("f-3",), Target(1, 512, "mv-3")),
     ),
-    holders={"w1": Seen(12, 1_763_208_000.5, 4), "w2": Seen(3, 1_763_208_001.0)},
+    holders={"w1": LastCommit(12, 1_763_208_000.5, 4), "w2": LastCommit(3, 1_763_208_001.0)},
 )
 
 SETTINGS = Settings(
@@ -93,7 +93,8 @@ SETTINGS = Settings(
     fences=(Fences(1, (17,)), Fences(2)),
 )
 
-DEDUP = Dedup(4, {"order-1": Sent("m0", 1_763_208_000.5, 0, 42), "é": Sent("m1", 1_763_208_001.0, 3, 0)})
+DEDUP = Dedup(4, {"order-1": DedupEntry("m0", 1_763_208_000.5, 0, 42), "é": DedupEntry("m1", 1_763_208_001.0, 3, 0)})
+DEDUP_SPLIT = Dedup(33, DEDUP.sent, SPLIT_FORMAT, split=True)
 LATER = Later(
     5,
     (
@@ -130,6 +131,7 @@ FILES: Files = {
     "trim-again.json": (Trim(8192, before=4096), documents.encode, document(Trim)),
     "hint.json": (Hint(8192), documents.encode, document(Hint)),
     "dedup.json": (DEDUP, documents.encode, document(Dedup)),
+    "dedup-split.json": (DEDUP_SPLIT, documents.encode, document(Dedup)),
     "later.json": (LATER, documents.encode, document(Later)),
     "failures.ndjson": (FAILURES, documents.encode_failures, lambda body: documents.decode_failures(body, "it")),
 }

@@ -29,6 +29,7 @@ def test_the_keys_are_those_of_the_format():
     assert KEYS.trim(3) == "team/inbox/queues/jobs/trim/3.json"
     assert KEYS.hint(3) == "team/inbox/queues/jobs/hint/3.json"
     assert KEYS.dedup(9) == "team/inbox/queues/jobs/dedup/9.json"
+    assert KEYS.dedup(9, "3a0f") == "team/inbox/queues/jobs/dedup/9-3a0f.json"
     assert KEYS.later(1_700_000_000, "n1") == "team/inbox/queues/jobs/later/001700000000/n1.ndjson"
     assert KEYS.later_register == "team/inbox/queues/jobs/later.json"
     assert KEYS.failure("f1") == "team/inbox/queues/jobs/failures/f1.ndjson"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from bucketmq.errors import Corrupt, Invalid
 from bucketmq.log import segment
-from bucketmq.log.segment import DEPTH_MAX, Part, Parts, Segment
+from bucketmq.log.bodies import DEPTH_MAX, decode_body, encode_body, from_base64, to_base64
+from bucketmq.log.segment import Part, Parts, Segment
 from bucketmq.queue.message import Message
 from bucketmq.testing import strategies
 
@@ -72,14 +73,14 @@ def test_any_json_body_comes_back_equal_and_of_the_same_type(body):
 
     assert found.body == body
     assert type(found.body) is type(body)
-    assert segment.decode_body(segment.encode_body(body), "it") == body
+    assert decode_body(encode_body(body), "it") == body
 
 
 @given(st.binary())
 def test_bytes_come_back_through_base64(data):
-    (found,) = segment.decode_lines(segment.encode([Message("a", AT, body_base64=segment.to_base64(data))]), "it")
+    (found,) = segment.decode_lines(segment.encode([Message("a", AT, body_base64=to_base64(data))]), "it")
 
-    assert segment.from_base64(found.body_base64, "it") == data
+    assert from_base64(found.body_base64, "it") == data
 
 
 def test_a_null_body_and_no_body_are_different():
@@ -99,16 +100,25 @@ def test_no_text_breaks_a_line_in_two(body):
     assert found.messages(1, 2)[0].key == body
 
 
-@given(strategies.messages(), batches)
-def test_a_segment_that_was_moved_here_or_is_a_fence_is_special(first, others):
-    moved, fence = msgspec.structs.replace(first, move="m", fence=None), msgspec.structs.replace(first, fence=4)
+@given(batches, st.integers(0, 5))
+def test_a_segment_is_for_all_unless_it_is_a_fence_or_a_line_is_for_one_subscription(messages, place):
+    plain = [msgspec.structs.replace(each, to=None, fence=None) for each in messages]
+    place %= len(plain)
+    one = [*plain[:place], msgspec.structs.replace(plain[place], to="audit"), *plain[place + 1 :]]
+    fence = msgspec.structs.replace(plain[0], fence=4)
 
-    assert Segment(0, segment.encode([moved, *others])).special
-    assert Segment(0, segment.encode([fence])).special
+    assert Segment(0, segment.encode(plain)).is_for_all
+    assert not Segment(0, segment.encode(one)).is_for_all
+    assert not Segment(0, segment.encode([fence])).is_for_all
+    assert Segment(0, segment.encode([fence])).fence == 4
+    assert Segment(0, segment.encode(one)).fence is None
 
 
-def test_a_segment_of_plain_messages_is_not_special():
-    assert not Segment(0, LINE).special
+def test_a_body_that_mentions_to_and_fence_is_for_all():
+    found = Segment(0, segment.encode([Message("a", AT, body={"to": "rosa", "fence": 7})]))
+
+    assert found.is_for_all
+    assert found.fence is None
 
 
 def test_the_first_message_is_read_without_the_others():
@@ -197,7 +207,7 @@ bodies = (
 @example(b'"\xff"')
 @example(b'{"id":"\xff","at":"x"}\n' * 2)
 def test_any_bytes_are_a_segment_or_corrupt_and_nothing_else(body):
-    for read in (read_all, lambda data: segment.decode_lines(data, "it"), lambda data: segment.decode_body(data, "it")):
+    for read in (read_all, lambda data: segment.decode_lines(data, "it"), lambda data: decode_body(data, "it")):
         with contextlib.suppress(Corrupt):
             read(body)
 
@@ -220,7 +230,7 @@ def test_a_body_that_json_cannot_hold_is_invalid(body):
     with pytest.raises(Invalid, match="JSON"):
         segment.encode([Message("a", AT, body=body)])
     with pytest.raises(Invalid, match="JSON"):
-        segment.encode_body(body)
+        encode_body(body)
 
 
 def nested(depth: int) -> object:
@@ -231,10 +241,10 @@ def nested(depth: int) -> object:
 
 
 def test_a_body_may_nest_as_deep_as_the_limit_and_no_deeper():
-    assert segment.encode_body(nested(DEPTH_MAX))
+    assert encode_body(nested(DEPTH_MAX))
     assert segment.encode([Message("a", AT, body=nested(DEPTH_MAX))])
     with pytest.raises(Invalid, match="nested deeper"):
-        segment.encode_body(nested(DEPTH_MAX + 1))
+        encode_body(nested(DEPTH_MAX + 1))
     with pytest.raises(Invalid, match="nested deeper"):
         segment.encode([Message("a", AT), Message("b", AT, body=nested(DEPTH_MAX + 1)), Message("c", AT)])
 
@@ -242,7 +252,7 @@ def test_a_body_may_nest_as_deep_as_the_limit_and_no_deeper():
 def test_a_body_may_be_as_wide_as_it_likes_and_hold_brackets_as_text():
     wide = [{"k": [["\\", '"', '\\"[', "[" * 300, {"[": "]]]"}]]}] * 300
 
-    assert segment.decode_body(segment.encode_body(wide), "it") == wide
+    assert decode_body(encode_body(wide), "it") == wide
 
 
 @given(strategies.json_values(max_leaves=60), st.integers(0, 6))
@@ -256,9 +266,9 @@ def test_the_depth_of_a_body_is_measured_right(body, limit):
         wrapped = [wrapped]
     if depth(wrapped) > DEPTH_MAX:
         with pytest.raises(Invalid, match="nested deeper"):
-            segment.encode_body(wrapped)
+            encode_body(wrapped)
     else:
-        assert segment.encode_body(wrapped)
+        assert encode_body(wrapped)
 
 
 def test_the_deepest_body_can_be_read_from_deep_within_a_program():
@@ -307,15 +317,13 @@ def test_any_text_is_a_time_or_corrupt_and_nothing_else(text):
         assert math.isfinite(segment.time_seconds(text))
 
 
-@given(
-    st.text() | strategies.spoiled(st.binary().map(segment.to_base64).map(str.encode)).map(lambda b: b.decode("latin1"))
-)
+@given(st.text() | strategies.spoiled(st.binary().map(to_base64).map(str.encode)).map(lambda b: b.decode("latin1")))
 def test_any_text_is_base64_or_corrupt_and_nothing_else(text):
     with contextlib.suppress(Corrupt):
-        assert isinstance(segment.from_base64(text, "it"), bytes)
+        assert isinstance(from_base64(text, "it"), bytes)
 
 
 @pytest.mark.parametrize("text", ["a", "é", "QQ", "QQ==\n", "Q Q=", "QQ==QQ=="])
 def test_what_is_not_base64_is_corrupt(text):
     with pytest.raises(Corrupt, match="base64"):
-        segment.from_base64(text, "it")
+        from_base64(text, "it")

@@ -28,8 +28,7 @@ from bucketmq.testing.endpoints import (
     Trickle,
     endpoint,
 )
-
-from .certificates import certificate, client_side, server_side
+from notify.certificates import certificate, client_side, server_side
 
 LONG_SECONDS = 30.0
 """For requests that must not run into it."""

@@ -2,127 +2,42 @@
 
 from __future__ import annotations
 
-import random
-import signal
-import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import bucketmq
-
-from .player import checked
+from bucketmq.testing import tormented
+from processes.player import checked
 
 PLAYER = Path(__file__).with_name("player.py")
 
 
-@dataclass
-class Player:
-    """One process."""
+class Stage(tormented.Stage):
+    """Producers and workers of one queue."""
 
-    role: str
-    name: str
-    process: subprocess.Popen[bytes]
-    frozen_until: float = 0.0
+    def __init__(self, url: str, folder: Path, seed: int, count: int) -> None:
+        super().__init__(folder, seed, self._command)
+        self.url = url
+        self.count = count
 
-
-@dataclass
-class Stage:
-    """All processes of one run. Only processes started here are ever signalled, each by its own id."""
-
-    url: str
-    folder: Path
-    seed: int
-    count: int
-    players: list[Player] = field(default_factory=list)
-    did: Counter[str] = field(default_factory=Counter)
-    _number: int = 0
-
-    def start(self, role: str, *, after: Player | None = None) -> Player:
-        self._number += 1
-        name = f"{role}{self._number}"
+    def _command(self, role: str, name: str, after: tormented.Player | None) -> list[str]:
         more = [str(self.count)] if role == "producer" else []
         if role == "producer" and after is not None:
             more.append(str(self.folder / f"{after.name}.ledger"))
-        errors = (self.folder / f"{name}.stderr").open("wb")
-        process = subprocess.Popen(
-            [sys.executable, str(PLAYER), role, self.url, name, str(self.folder), *more],
-            stdin=subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-        )
-        errors.close()
-        player = Player(role, name, process)
-        self.players.append(player)
-        return player
-
-    def torment(self, seconds: float, *, pause_seconds: tuple[float, float] = (0.1, 0.5)) -> None:
-        """Kill and freeze at random; a killed one is replaced. Frozen ones sleep for less or more than a lease."""
-        rng = random.Random(self.seed)
-        end = time.monotonic() + seconds
-        time.sleep(rng.uniform(*pause_seconds))
-        for role in ("producer", "worker"):  # one of each in any case: a quick producer is done before chance finds it
-            victim = next((each for each in self.players if each.role == role and each.process.poll() is None), None)
-            if victim is not None:
-                self.kill(victim)
-                self.start(role, after=victim)
-        while time.monotonic() < end:
-            time.sleep(rng.uniform(*pause_seconds))
-            self._wake(time.monotonic())
-            awake = [player for player in self.players if player.process.poll() is None and not player.frozen_until]
-            if not awake:
-                continue
-            victim = rng.choice(awake)
-            if rng.random() < 0.5:
-                self.kill(victim)
-                self.start(victim.role, after=victim)
-            else:
-                victim.process.send_signal(signal.SIGSTOP)
-                victim.frozen_until = time.monotonic() + rng.uniform(0.1, 4.0)
-                self.did["froze"] += 1
-        self._wake(float("inf"))
-
-    def _wake(self, now: float) -> None:
-        for player in self.players:
-            if 0 < player.frozen_until <= now:
-                player.process.send_signal(signal.SIGCONT)
-                player.frozen_until = 0.0
-
-    def kill(self, player: Player) -> None:
-        player.process.kill()
-        player.process.wait()
-        self.did[f"killed {player.role}"] += 1
+        return [sys.executable, str(PLAYER), role, self.url, name, str(self.folder), *more]
 
     def wait_until_drained(self, queue: Any, seconds: float) -> None:
         """Until every producer is done and nothing is left to do; that it ends at all is part of the promise."""
         deadline = time.monotonic() + seconds
         while True:
-            producing = any(player.role == "producer" and player.process.poll() is None for player in self.players)
             stats = queue.stats()
-            if not producing and not stats.depth and not stats.delayed:
+            if not self.alive("producer") and not stats.depth and not stats.delayed:
                 return
             assert time.monotonic() < deadline, f"not drained within {seconds} s: {stats}\n{self.complaints()}"
             time.sleep(0.1)
-
-    def stop(self) -> None:
-        """Ask workers to end; end what does not. Every process here was started here."""
-        self._wake(float("inf"))
-        for player in self.players:
-            if player.process.poll() is None:
-                player.process.terminate()
-        for player in self.players:
-            try:
-                player.process.wait(20)
-            except subprocess.TimeoutExpired:
-                player.process.kill()
-                player.process.wait()
-
-    def complaints(self) -> str:
-        texts = {path.name: path.read_text(errors="replace")[-2000:] for path in self.folder.glob("*.stderr")}
-        return "\n".join(f"{name}: {text}" for name, text in texts.items() if text)
 
 
 class Audit:
@@ -157,7 +72,7 @@ class Audit:
         twice = {id_: count for id_, count in self.log.items() if count > 1}
         assert not twice, f"DOUBLE: one send, several messages: {twice}"
         # Every message in the log has come to an end.
-        assert (self.stats.depth, self.stats.in_flight, self.stats.waiting) == (0, 0, 0)
+        assert (self.stats.depth, self.stats.in_flight, self.stats.delayed) == (0, 0, 0)
         acks = Counter(self.notes.get("ack-ok", ()))
         assert max(acks.values(), default=0) <= 1, f"ACKED TWICE: {[i for i, n in acks.items() if n > 1][:5]}"
         assert max(self.dead.values(), default=0) <= 1, "DEAD TWICE"

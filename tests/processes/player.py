@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import random
 import signal
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import bucketmq
+from bucketmq.testing.tormented import Ledger
 
 LEASE_SECONDS = 2.0
 
@@ -29,14 +29,6 @@ LEASE_SECONDS = 2.0
 def checked(id_: str) -> dict[str, str]:
     """A body that can be recognised as ours."""
     return {"id": id_, "sum": hashlib.sha256(id_.encode()).hexdigest()}
-
-
-class Ledger:
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-    def note(self, *words: object) -> None:
-        os.write(self._file, (" ".join(map(str, words)) + "\n").encode())
 
 
 def produce(queue: Any, ledger: Ledger, name: str, count: int, resume: Path | None) -> None:

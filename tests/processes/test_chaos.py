@@ -10,8 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from bucketmq.testing.proxy import FaultyProxy
-
-from .chaos import Audit, Stage, connect
+from processes.chaos import Audit, Stage, connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 

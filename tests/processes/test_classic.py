@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .chaos import connect
+from processes.chaos import connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 

@@ -8,7 +8,7 @@ import pytest
 
 from bucketmq.log.documents import encode
 from bucketmq.queue.commands import Claim, Claimed, Full, Known, Nothing, Release
-from bucketmq.queue.head import HOLDERS_MAX, SPANS_MAX, Head, Held, Lease, Seen, Span, Waiting, stamp
+from bucketmq.queue.head import HOLDERS_MAX, SPANS_MAX, Head, Held, LastCommit, Lease, Span, Waiting, stamp
 from bucketmq.queue.machine import apply
 from bucketmq.queue.policy import Policy
 
@@ -227,7 +227,7 @@ def test_the_bytes_of_a_head_do_not_grow_with_the_number_of_messages_in_one_hand
 def test_a_head_remembers_the_last_commit_of_each_holder():
     head = stamp(stamp(Head(0, 0), "a", 1, 10.0), "a", 2, 11.23456)
 
-    assert head.holders == {"a": Seen(2, 11.235)}
+    assert head.holders == {"a": LastCommit(2, 11.235)}
     assert head.version == 2
 
 
@@ -255,7 +255,7 @@ def test_the_holder_who_commits_is_never_the_one_forgotten():
     head = stamp(head, "late", 7, 999.0)
 
     # Then it can still be told whether that commit landed
-    assert head.holders["late"] == Seen(7, 999.0)
+    assert head.holders["late"] == LastCommit(7, 999.0)
     assert "w0" not in head.holders
 
 

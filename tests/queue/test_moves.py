@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketmq.queue.commands import Aim, Jump, Moved, Noted, Nothing, Settled
+from bucketmq.queue.commands import Aim, Jump, Moved, Noted, Nothing, Settled, Skip
 from bucketmq.queue.head import Head, Lease, Moving, Span, Target, Waiting
 
 HERE, THERE = Target(0, 40, "m1"), Target(0, 41, "m2")
@@ -212,3 +212,29 @@ def test_a_jump_into_the_segment_being_handed_out_keeps_what_is_in_hand_there(sh
     assert (shard.head.next, shard.head.segment) == (3, 2)
     assert shard.states() == "--HFF"
     assert isinstance(shard.head.leases[0], Lease)
+
+
+def test_a_skip_passes_a_gap_and_keeps_everything_that_is_listed(shard):
+    # Given a message in every listed state, and a head at the end of the first segment
+    shard.append(4)
+    shard.append(4)
+    lease = shard.claim(4)
+    shard.ack(lease, 0)
+    shard.retry(lease, 1, delay_seconds=10)
+    shard.bury(lease, 2)
+
+    assert shard.do(Skip(4, 8)) == Noted(True)
+
+    assert shard.states() == "-WMH" + "----"
+    assert (shard.head.next, shard.head.segment) == (8, 8)
+
+
+def test_a_skip_of_a_gap_that_the_head_is_not_at_changes_nothing(shard):
+    shard.append(4)
+    shard.append(4)
+    shard.claim(3)
+    before = shard.head
+
+    assert shard.do(Skip(4, 8)) == Noted(False)
+    assert shard.do(Skip(0, 3)) == Noted(False)
+    assert shard.head == before

@@ -12,8 +12,7 @@ import pytest
 
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import Bucket
-
-from .running import Running, aio_on, serving, settings_with, sync_on
+from server.running import Running, aio_on, serving, settings_with, sync_on
 
 SHARED_MEMORY = Path("/dev/shm")
 

@@ -40,10 +40,11 @@ def payload(name: str) -> bytes:
 
 
 def settings_with(**options: Any) -> ServerSettings:
-    """One token unless other secrets are named; no background work unless it is asked for."""
-    secrets = {name: options.pop(name) for name in ("bearer", "basic", "signing", "no_auth") if name in options}
+    """One token unless other secrets are named; no background work, and SNS need not sign, unless it is asked for."""
+    secrets = {name: options.pop(name) for name in ("bearer", "basic", "signing", "push", "no_auth") if name in options}
     return ServerSettings(
-        access=make_access(**(secrets or {"bearer": [TOKEN]})), **{"notify": False, "files": False, **options}
+        access=make_access(**(secrets or {"bearer": [TOKEN]})),
+        **{"notify": False, "files": False, "sns_verify": False, **options},
     )
 
 

@@ -16,17 +16,18 @@ from bucketmq.errors import Invalid
 from bucketmq.events.signing import new_secret, sign
 from bucketmq.server.access import is_loopback, make_access
 from bucketmq.server.run import check_host
-
-from .running import TOKEN, Running, aio_on, delivered, logged, payload, raw_request, serving, settings_with
+from server.running import TOKEN, Running, aio_on, delivered, logged, payload, raw_request, serving, settings_with
 
 OLD, NEW = new_secret(b"o" * 32), new_secret(b"n" * 32)
-BASIC = "mia:a-pass:word"
+BASIC = "mia:a-pass:word-of-mia"
 
 
 @pytest.fixture
 def guarded(store: MemoryStore) -> Iterator[Running]:
     """Every kind of secret, two of each."""
-    settings = settings_with(bearer=[TOKEN, "the-next-token"], basic=[BASIC, "ben:other"], signing=[OLD, NEW])
+    settings = settings_with(
+        bearer=[TOKEN, "the-next-token-for-tests"], basic=[BASIC, "ben:another-password"], signing=[OLD, NEW]
+    )
     with serving(lambda: aio_on(store), settings) as running:
         yield running
 
@@ -72,9 +73,9 @@ def test_two_authorization_headers_are_none(guarded: Running) -> None:
     "headers",
     [
         {"authorization": f"Bearer {TOKEN}"},
-        {"authorization": "bearer the-next-token"},
+        {"authorization": "bearer the-next-token-for-tests"},
         basic(BASIC),
-        basic("ben:other"),
+        basic("ben:another-password"),
     ],
 )
 def test_old_and_new_secrets_open_the_door_at_the_same_time(guarded: Running, headers: dict[str, str]) -> None:
@@ -147,7 +148,7 @@ def test_secrets_are_in_no_log_and_no_text_of_ours(guarded: Running, caplog: pyt
     guarded.post("tigris", payload("tigris"))
     guarded.stranger.post("/events/tigris", headers={"authorization": "Bearer a-wrong-secret"})
     shown = caplog.text + repr(guarded.parts.settings)
-    for secret in (TOKEN, "the-next-token", BASIC, "a-pass:word", OLD, NEW, "a-wrong-secret"):
+    for secret in (TOKEN, "the-next-token-for-tests", BASIC, "a-pass:word-of-mia", OLD, NEW, "a-wrong-secret"):
         assert secret not in shown
 
 
@@ -161,7 +162,7 @@ def test_secrets_are_in_no_log_and_no_text_of_ours(guarded: Running, caplog: pyt
         ({"bearer": TOKEN}, "list"),
         ({"basic": ["nobody"]}, "user:password"),
         ({"signing": ["whsec_short"]}, "signing secret"),
-        ({"bearer": ["x"] * 33}, "at most"),
+        ({"bearer": [TOKEN] * 33}, "at most"),
     ],
 )
 def test_secrets_that_cannot_work_are_refused_at_the_start(options: dict[str, object], says: str) -> None:

@@ -14,8 +14,7 @@ from bucketmq.errors import Invalid
 from bucketmq.server import background
 from bucketmq.server.settings import check_settings
 from bucketmq.testing.endpoints import Reply, endpoint
-
-from .running import aio_on, delivered, payload, serving, settings_with, sync_on, until, when_it_refuses
+from server.running import aio_on, delivered, payload, serving, settings_with, sync_on, until, when_it_refuses
 
 
 def test_rules_run_and_new_ones_are_noticed(store: MemoryStore, bucket: Bucket) -> None:

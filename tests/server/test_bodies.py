@@ -11,18 +11,7 @@ import pytest
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import Bucket
 from bucketmq.server import run
-
-from .running import (
-    Running,
-    aio_on,
-    delivered,
-    payload,
-    raw_request,
-    read_all,
-    serving,
-    settings_with,
-    until,
-)
+from server.running import Running, aio_on, delivered, payload, raw_request, read_all, serving, settings_with, until
 
 LONG = 50 << 20
 POST = "POST /events/tigris HTTP/1.1"

@@ -9,8 +9,7 @@ import pytest
 
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.testing.endpoints import Endpoint, Reply, endpoint
-
-from .running import Running, aio_on, payload, serving, settings_with
+from server.running import Running, aio_on, payload, serving, settings_with
 
 TOPIC = json.loads(payload("sns-confirm"))["TopicArn"]
 
@@ -110,8 +109,8 @@ def test_a_confirmation_that_fails_is_asked_for_again(store: MemoryStore) -> Non
 
 
 def test_sns_is_asked_for_its_password(store: MemoryStore) -> None:
-    with serving(lambda: aio_on(store), settings_with(basic=["sns:secret"])) as running:
+    with serving(lambda: aio_on(store), settings_with(basic=["sns:a-password-of-sns"])) as running:
         answer = running.stranger.post("/events/sns", content=payload("sns"), headers={"content-type": "text/plain"})
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, 'Basic realm="bucketmq"')
-        answer = running.stranger.post("/events/sns", content=payload("sns"), auth=("sns", "secret"))
+        answer = running.stranger.post("/events/sns", content=payload("sns"), auth=("sns", "a-password-of-sns"))
         assert answer.status_code == 200

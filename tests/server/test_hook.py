@@ -24,8 +24,7 @@ from bucketmq.events.formats import encode
 from bucketmq.events.signing import new_secret, sign
 from bucketmq.server import Endpoint, endpoint
 from bucketmq.server.run import listen
-
-from .running import TOKEN, aio_on, payload, sync_on, until
+from server.running import TOKEN, aio_on, payload, sync_on, until
 
 SECRET = new_secret(b"s" * 32)
 PENDING = 'WHERE `key` REGEXP "^pending/"'
@@ -82,7 +81,7 @@ def async_route(bucket: Any, calls: list[tuple[str, Any]]) -> Callable[[Any], Aw
 
 @pytest.fixture
 def hook(bucket: Bucket, calls: list[tuple[str, Any]]) -> Iterator[Endpoint]:
-    yield endpoint(plain_route(bucket, calls), bucket, bearer=[TOKEN, "next"], signing=[SECRET])
+    yield endpoint(plain_route(bucket, calls), bucket, bearer=[TOKEN, "the-next-token-for-tests"], signing=[SECRET])
 
 
 @pytest.mark.parametrize("make", [plain_route, async_route])
@@ -145,7 +144,7 @@ def test_it_can_be_a_route_under_exactly_its_path(hook: Endpoint, bucket: Bucket
         (b'{"events": []}', {}, 401, {"error": "unauthorized"}),
         (b'{"events": []}', {"authorization": "Bearer wrong"}, 401, {"error": "unauthorized"}),
         (b"not json", {}, 401, {"error": "unauthorized"}),
-        (b'{"events": []}', {"authorization": "Bearer next"}, 200, {"status": "ok"}),
+        (b'{"events": []}', {"authorization": "Bearer the-next-token-for-tests"}, 200, {"status": "ok"}),
     ],
 )
 def test_the_answers_are_the_demos(hook: Endpoint, body: bytes, headers: Any, status: int, says: Any) -> None:

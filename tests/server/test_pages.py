@@ -6,14 +6,15 @@ import re
 import subprocess
 import sys
 
+from prometheus_client.parser import text_string_to_metric_families
+
 import bucketmq
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import Found, Missing
 from bucketmq.client import Bucket
 from bucketmq.errors import Unavailable
 from bucketmq.testing.endpoints import Reply, endpoint
-
-from .running import Running, aio_on, payload, serving, settings_with, until
+from server.running import Running, aio_on, payload, serving, settings_with, until
 
 
 def test_anybody_may_ask_for_health_and_version(server: Running) -> None:
@@ -45,9 +46,6 @@ def test_a_bucket_that_does_not_answer_is_not_ready_and_is_not_asked_for_every_c
         assert store.looks == looks
 
 
-SAMPLE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? \d+(\.\d+)?\Z')
-
-
 def test_metrics_are_what_prometheus_reads(server: Running) -> None:
     server.post("tigris", payload("tigris"))
     server.post("s3", b"nonsense")
@@ -56,14 +54,19 @@ def test_metrics_are_what_prometheus_reads(server: Running) -> None:
     answer = server.http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = answer.text.splitlines()
-    assert all(SAMPLE.match(line) for line in lines if not line.startswith("# ")), lines
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    assert all(name.startswith("bucketmq_") and family.documentation for name, family in families.items())
+    assert families["bucketmq_receiver_requests"].type == "counter"
+    asked = server.http.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
+    assert asked.headers["content-type"].startswith("application/openmetrics-text")
+    assert asked.text.endswith("# EOF\n")
     for line in (
-        'bucketmq_receiver_requests_total{source="tigris",status="200"} 1',
-        'bucketmq_receiver_requests_total{source="s3",status="400"} 1',
-        'bucketmq_events_received_total{outcome="accepted",source="tigris"} 7',
-        'bucketmq_receiver_requests_total{source="s3",status="401"} 1',
-        'bucketmq_receiver_requests_total{source="other",status="401"} 1',
-        "bucketmq_notifier_up 0",
+        'bucketmq_receiver_requests_total{source="tigris",status="200"} 1.0',
+        'bucketmq_receiver_requests_total{source="s3",status="400"} 1.0',
+        'bucketmq_events_received_total{outcome="accepted",source="tigris"} 7.0',
+        'bucketmq_receiver_requests_total{source="s3",status="401"} 1.0',
+        'bucketmq_receiver_requests_total{source="other",status="401"} 1.0',
+        "bucketmq_notifier_up 0.0",
     ):
         assert line in lines
     assert any(re.match(r'bucketmq_store_requests_total\{kind="create"\} [1-9]', line) for line in lines)
@@ -80,11 +83,11 @@ def test_metrics_tell_what_became_of_a_rules_events(store: MemoryStore, bucket: 
             works.wait_for(1)
             broken.wait_for(1)
             wanted = [
-                'bucketmq_rule_deliveries_total{outcome="done",rule="works"} 1',
-                'bucketmq_rule_deliveries_total{outcome="failed",rule="broken"} 1',
-                'bucketmq_rule_breaker_open{rule="broken"} 1',
-                'bucketmq_rule_breaker_open{rule="works"} 0',
-                "bucketmq_notifier_up 1",
+                'bucketmq_rule_deliveries_total{outcome="done",rule="works"} 1.0',
+                'bucketmq_rule_deliveries_total{outcome="failed",rule="broken"} 1.0',
+                'bucketmq_rule_breaker_open{rule="broken"} 1.0',
+                'bucketmq_rule_breaker_open{rule="works"} 0.0',
+                "bucketmq_notifier_up 1.0",
             ]
             until(lambda: set(wanted) <= set(running.http.get("/metrics").text.splitlines()))
             assert running.stranger.get("/readyz").status_code == 200
@@ -93,7 +96,7 @@ def test_metrics_tell_what_became_of_a_rules_events(store: MemoryStore, bucket: 
 def test_the_openapi_page_tells_of_the_receivers(server: Running) -> None:
     page = server.http.get("/openapi.json").json()
     operation = page["paths"]["/events/{source}"]["post"]
-    assert set(operation["responses"]) == {"200", "400", "401", "403", "404", "408", "413", "415", "503"}
+    assert set(operation["responses"]) == {"200", "400", "401", "403", "404", "408", "413", "415", "429", "503"}
     assert "tigris" in operation["parameters"][0]["schema"]["enum"]
     assert "swagger" in server.http.get("/docs").text.lower()
 

@@ -18,8 +18,7 @@ from bucketmq.errors import Unsupported
 from bucketmq.events.event import ObjectEvent
 from bucketmq.server.run import listen
 from bucketmq.testing import servers
-
-from .running import TOKEN, Running, delivered, serving, settings_with, until
+from server.running import TOKEN, Running, delivered, serving, settings_with, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("receivers-of-real-servers")]
 
@@ -140,7 +139,7 @@ def moto() -> Iterator[Place]:
             url = stack.enter_context(servers.moto_server("press"))
         except Unsupported as error:
             servers.skip_or_fail(error)
-        settings = settings_with(basic=["sns:a-password"])
+        settings = settings_with(basic=["sns:a-password-of-sns"])
         yield Place(url, stack.enter_context(serving(lambda: aio.connect(url, probe=False), settings)))
 
 
@@ -148,7 +147,7 @@ def test_s3_through_sns_arrives_and_is_told_once(moto: Place) -> None:
     """moto subscribes without a confirmation, which `test_handshakes` is about."""
     sns = client(moto.url, "sns")
     topic = sns.create_topic(Name="changes")["TopicArn"]
-    where = moto.running.url.replace("http://", "http://sns:a-password@")
+    where = moto.running.url.replace("http://", "http://sns:a-password-of-sns@")
     sns.subscribe(TopicArn=topic, Protocol="http", Endpoint=f"{where}/events/sns")
     moto.s3.put_bucket_notification_configuration(
         Bucket="press",

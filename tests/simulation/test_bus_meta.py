@@ -48,7 +48,7 @@ def post(world: World, network: SimNetwork, *, deadly: str | None = None) -> Any
 
     def ask() -> Procedure[Any]:
         body, _ = formats.encode("tigris", EVENTS)
-        return (yield Post("https://a.example/hook", {"webhook-id": "evt_x"}, body, 5.0))
+        return (yield from Post("https://a.example/hook", {"webhook-id": "evt_x"}, body, 5.0))
 
     process.start(ask(), "test", lambda value, error: heard.append(error or value))
     world.run(lambda: bool(heard), world.now + 100)

@@ -11,6 +11,9 @@ from bucketmq.testing.simulation.faults import KINDS, NONE, only
 
 SEEDS = 5_000
 PARTS = 4
+THE_FIRST_AND_LATER = [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))]
+"""`make test` runs the first part, `make test-long` the others."""
+
 SEEDS_SINGLE = 20
 SEEDS_CALM = 100
 
@@ -24,7 +27,7 @@ def check(totals: Totals) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", THE_FIRST_AND_LATER)
 def test_no_seed_of_the_event_bus_breaks_a_promise(part: int) -> None:
     count = SEEDS // PARTS
     totals = swarm(range(part * count, (part + 1) * count))

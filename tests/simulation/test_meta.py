@@ -143,33 +143,38 @@ def test_a_process_is_answered_every_request_that_procedures_may_make() -> None:
     latch, spawned = Latch(), []
 
     def other() -> Procedure[None]:
-        yield Pause(1.0)
-        spawned.append((yield Now()))
+        yield from Pause(1.0)
+        spawned.append((yield from Now()))
         latch.open()
 
     def handler(number: int) -> Procedure[int]:
-        yield Pause(0.5)
+        yield from Pause(0.5)
         return number + 1
 
     def broken(_: object) -> None:
         raise LookupError("mine")
 
     def procedure() -> Procedure[list[Any]]:
-        began = yield Now()
-        replies = [(yield Get("a")), (yield Create("a", b"1")), (yield Create("a", b"2"))]
+        began = yield from Now()
+        replies = [(yield from Get("a")), (yield from Create("a", b"1")), (yield from Create("a", b"2"))]
         version = replies[1].version
-        replies += yield Together((Replace("a", b"2", version), Get("missing"), List("", "", 10)))
-        replies.append((yield Replace("a", b"3", version)))
-        replies.append((yield Delete("a")))
-        yield Spawn(other(), "other")
-        yield Wait(latch)
-        yield Wait(Latch(), 2.0)
-        replies += [(yield Call(handler, 1)), (yield Call(len, "four")), (yield NewId()), (yield Chance())]
+        replies += yield from Together((Replace("a", b"2", version), Get("missing"), List("", "", 10)))
+        replies.append((yield from Replace("a", b"3", version)))
+        replies.append((yield from Delete("a")))
+        yield from Spawn(other(), "other")
+        yield from Wait(latch)
+        yield from Wait(Latch(), 2.0)
+        replies += [
+            (yield from Call(handler, 1)),
+            (yield from Call(len, "four")),
+            (yield from NewId()),
+            (yield from Chance()),
+        ]
         try:
-            yield Call(broken, None)
+            yield from Call(broken, None)
         except LookupError as error:
             replies.append(error)
-        replies.append((yield Now()) - began)
+        replies.append((yield from Now()) - began)
         return replies
 
     replies = carry(world, Process(world, store, "p"), procedure())
@@ -190,7 +195,7 @@ def test_a_killed_process_asks_nothing_more_but_what_it_sent_lands() -> None:
 
     def procedure() -> Procedure[None]:
         for key in "abc":
-            yield Create(key, b"1")
+            yield from Create(key, b"1")
 
     process.start(procedure(), "test")
     world.run(lambda: False, EPOCH + 10)
@@ -206,8 +211,8 @@ def test_a_frozen_process_hears_its_answers_when_it_thaws() -> None:
     heard = []
 
     def procedure() -> Procedure[None]:
-        yield Create("a", b"1")
-        heard.append((yield Now()))
+        yield from Create("a", b"1")
+        heard.append((yield from Now()))
 
     process.start(procedure(), "test")
     world.run(lambda: False, EPOCH)  # it has asked, and nothing has arrived yet

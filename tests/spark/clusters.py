@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from bucketmq.spark import java
+from bucketmq.spark.setup import java
 
 DAEMON = "org.apache.spark.deploy"
 START_SECONDS_MAX = 120.0

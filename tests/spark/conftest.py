@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import bucketmq
-from bucketmq.spark import java
-from bucketmq.spark.session import local_settings
+from bucketmq.spark.setup import java
+from bucketmq.spark.setup.session import local_settings
 
 SHIPPED = str(Path(__file__).parent / "shipped")
 """Modules that executors find, too."""
@@ -34,14 +34,6 @@ def session() -> Any:
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("OFF")
     return made
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs the session runs in one process of `make test`, so that there is one JVM at a time."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

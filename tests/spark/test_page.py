@@ -14,18 +14,26 @@ pytest.importorskip("pyspark")
 
 
 @pytest.mark.parametrize(
-    "page", ["use-spark", "write-a-pipeline", "archive-a-queue", "history-as-tables", "sweep-a-large-bucket"]
+    "page",
+    [
+        "tutorial-pipelines",
+        "how-to/use-spark",
+        "how-to/write-a-pipeline",
+        "how-to/archive-a-queue",
+        "how-to/history-as-tables",
+        "how-to/sweep-a-large-bucket",
+    ],
 )
 def test_the_page_does_what_it_says(spark: Any, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(type(spark), "stop", lambda _: None)  # the session is shared
     names: dict[str, Any] = {"__name__": "__page__", "spark": spark}
-    found = blocks(ROOT / "docs" / "how-to" / f"{page}.md")
+    found = blocks(ROOT / "docs" / f"{page}.md")
     for block, following in zip(found, [*found[1:], None], strict=True):
         if block.language != "python":
             continue
         # Spark's processes begin elsewhere: a relative path is for the reader of the page.
-        code = block.padded().replace('"inbox"', repr(str(tmp_path / "inbox")))
+        code = block.padded().replace('"inbox"', f'"{tmp_path}/inbox"')
         code = code.replace('"checkpoints/', f'"{tmp_path}/checkpoints/').replace('"tables/', f'"{tmp_path}/tables/')
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -13,17 +13,15 @@ import pytest
 pytest.importorskip("pyspark")
 
 import word_stages as stages
+from pipeline.test_pipeline import run, run_again
 
 import bucketmq
-from bucketmq.pipelines.chores import archive, audit, sweep
-from bucketmq.spark import orphans
-from bucketmq.spark.ends import FromEvents, FromQueue, ToObjects
-from bucketmq.spark.pipeline import Pipeline
+from bucketmq.chores import archive, audit, sweep
+from bucketmq.pipeline import FromEvents, FromQueue, Pipeline, ToObjects
+from bucketmq.spark.upkeep import orphans
 from bucketmq.testing import servers
-
-from .conftest import Inbox
-from .test_faults import ROWS, kill_a_commit, send_some
-from .test_pipeline import run, run_again
+from spark.conftest import Inbox
+from spark.write.test_faults import ROWS, kill_a_commit, send_some
 
 
 @pytest.fixture
@@ -120,7 +118,7 @@ def test_events_with_their_objects_become_objects_once_on_an_object_store(cloud:
     told = [each for each in cloud.bodies("events") if each["key"].startswith("out/")]
     assert sorted(each["key"] for each in told) == sorted(f"out/incoming/{key}.json" for key in expected)
     bad, large = sorted(letter.reason for letter in cloud.bucket.queue("events").dead_letters.peek())
-    assert "is no UTF-8 text" in bad and "has 200 bytes, more than 100" in large
+    assert "is not UTF-8 text" in bad and "has 200 bytes, more than 100" in large
 
 
 @pytest.mark.slow

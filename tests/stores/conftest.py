@@ -20,6 +20,15 @@ def seaweedfs_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def azurite_url() -> Iterator[str]:
+    try:
+        with servers.azurite() as url:
+            yield url
+    except Unsupported as error:
+        servers.skip_or_fail(error)
+
+
+@pytest.fixture(scope="session")
 def moto_url() -> Iterator[str]:
     try:
         with servers.moto_server() as url:

@@ -26,6 +26,17 @@ class Answer:
         return ("\r\n".join(lines) + "\r\n\r\n" + self.body).encode()
 
 
+@dataclass(frozen=True)
+class Promise:
+    """A good answer that announces so many bytes and sends none of them."""
+
+    size_bytes: int
+
+    def raw(self) -> bytes:
+        lines = ["HTTP/1.1 200 OK", f"Content-Length: {self.size_bytes}", 'ETag: "e"', f"Last-Modified: {DATE}"]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
 def s3_error(status: int, code: str) -> Answer:
     return Answer(status, f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>because</Message></Error>")
 
@@ -37,10 +48,13 @@ class FaultServer:
     """
 
     def __init__(self) -> None:
-        self.behaviour: Answer | str = Answer(200)
+        self.behaviour: Answer | Promise | str = Answer(200)
         self.hangs_up = False
         self.requests: list[str] = []
         self.stopped = threading.Event()
+        self.hung_up = threading.Event()
+        """A client closed its connection."""
+        self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -50,30 +64,36 @@ class FaultServer:
         with contextlib.suppress(OSError):  # the listener was closed
             while True:
                 connection, _ = self._listener.accept()
+                self.connections += 1
                 thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
                 self._threads.append(thread)
                 thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
-            while request := self._head(connection):
-                self.requests.append(request[0])
-                if self.behaviour == CUT_EARLY:
+            self._converse(connection)
+        self.connections -= 1
+        self.hung_up.set()
+
+    def _converse(self, connection: socket.socket) -> None:
+        while request := self._head(connection):
+            self.requests.append(request[0])
+            if self.behaviour == CUT_EARLY:
+                return
+            self._body(connection, *request)
+            match self.behaviour:
+                case Answer() | Promise() as answer:
+                    connection.sendall(answer.raw())
+                    if self.hangs_up:
+                        return
+                case "hang":
+                    self.stopped.wait(30)
                     return
-                self._body(connection, *request)
-                match self.behaviour:
-                    case Answer() as answer:
-                        connection.sendall(answer.raw())
-                        if self.hangs_up:
-                            return
-                    case "hang":
-                        self.stopped.wait(30)
-                        return
-                    case "cut in the middle of the answer":
-                        connection.sendall(Answer(200, "x" * 100, {"ETag": '"e"', "Last-Modified": DATE}).raw()[:-50])
-                        return
-                    case _:
-                        return
+                case "cut in the middle of the answer":
+                    connection.sendall(Answer(200, "x" * 100, {"ETag": '"e"', "Last-Modified": DATE}).raw()[:-50])
+                    return
+                case _:
+                    return
 
     @staticmethod
     def _head(connection: socket.socket) -> tuple[str, bytes] | None:

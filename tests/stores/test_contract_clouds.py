@@ -9,8 +9,7 @@ import pytest
 from bucketmq.bucket.port import Store
 from bucketmq.bucket.urls import open_store
 from bucketmq.testing.contract import StoreContract, created, read
-
-from . import clouds
+from stores import clouds
 
 S3_KEYS = "&access_key_id=AKID&secret_access_key=secret&region=auto"
 

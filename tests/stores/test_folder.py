@@ -26,8 +26,7 @@ from bucketmq.bucket.folder import LOCKS, FolderStore
 from bucketmq.bucket.port import Missing, Object, Refused, Unknown, Version, Written
 from bucketmq.errors import Denied, Invalid, Unavailable, Unsupported
 from bucketmq.testing.contract import count_up, created, names, read
-
-from . import folder_worker
+from stores import folder_worker
 
 
 @pytest.fixture

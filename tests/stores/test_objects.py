@@ -16,8 +16,18 @@ from bucketmq.bucket.objects import ObjectStore
 from bucketmq.bucket.port import Missing, Refused, Store, Unknown, Version, Written
 from bucketmq.bucket.urls import open_store
 from bucketmq.errors import BucketMQError, Denied, Invalid, NotFound, Unavailable, Unsupported
-
-from .faults import CUT_EARLY, CUT_LATE, CUT_SHORT, DATE, HANG, Answer, FaultServer, fault_server, s3_error
+from stores.faults import (
+    CUT_EARLY,
+    CUT_LATE,
+    CUT_SHORT,
+    DATE,
+    HANG,
+    Answer,
+    FaultServer,
+    Promise,
+    fault_server,
+    s3_error,
+)
 
 SECRET = "TOPSECRETTOPSECRET"
 ETAG = Version('"0123abc"')
@@ -265,6 +275,46 @@ def test_bad_credentials_are_denied(server: FaultServer, store: Store, verb: str
     assert len(server.requests) == 1
 
 
+AZURE_SKEW = (
+    '<?xml version="1.0" encoding="utf-8"?><Error><Code>AuthenticationFailed</Code><Message>Server failed to '
+    "authenticate the request. Make sure the value of Authorization header is formed correctly.</Message>"
+    "<AuthenticationErrorDetail>{}</AuthenticationErrorDetail></Error>"
+)
+CLOCKS = {
+    "s3": s3_error(403, "RequestTimeTooSkewed"),
+    "azure, an old request": Answer(403, AZURE_SKEW.format("Request date header too old: 'Mon, 01 Jan 2024'")),
+    "azure, no date that counts": Answer(403, AZURE_SKEW.format("The Date header in the request is incorrect.")),
+    "azure, a SAS": Answer(403, AZURE_SKEW.format("Signature not valid in the specified time frame: Start [...]")),
+}
+
+
+@pytest.mark.parametrize("verb", ALL)
+@pytest.mark.parametrize("answer", CLOCKS.values(), ids=CLOCKS)
+def test_a_clock_that_is_off_is_named_as_the_cause(server: FaultServer, verb: str, answer: Answer) -> None:
+    server.behaviour = answer
+    azure = f"az://bucket?endpoint=http://127.0.0.1:{server.port}&account=a&account_key=a2V5&timeout=0.4"
+    for store in (_open(server.port), open_store(azure)[0]):
+        with pytest.raises(Denied, match=r"clock differs too much .*: set it") as caught:
+            ALL[verb](store)
+        assert "credentials" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Generic GCS error: Error performing token request: Error performing POST https://oauth2.googleapis.com/token"
+        ' in 9ms - Server returned non-2xx status code: 400 Bad Request: {"error":"invalid_grant","error_description":"'
+        'Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe. Check your iat"}',
+        "Generic S3 error: Error performing POST https://sts.eu-west-1.amazonaws.com/ in 1s - Server returned non-2xx "
+        "status code: 403 Forbidden: <Error><Code>SignatureDoesNotMatch</Code><Message>Signature expired: 20261115T1 "
+        "is now earlier than 20261116T1</Message></Error>",
+    ],
+    ids=["google", "sts"],
+)
+def test_a_token_server_that_does_not_like_the_clock_is_understood(text: str) -> None:
+    assert "clock" in objects._diagnosis(GenericError(text))[1]
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_look_with_bad_credentials_is_denied(server: FaultServer, store: Store, status: int) -> None:
     server.behaviour = Answer(status)
@@ -346,9 +396,41 @@ def test_what_a_server_writes_in_its_answer_misleads_nobody(server: FaultServer,
             ALL[verb](store)
 
 
+def test_words_about_a_clock_mislead_nobody(server: FaultServer, store: Store) -> None:
+    server.behaviour = Answer(500, "Request date header too old")
+    with pytest.raises(Unavailable):
+        store.get("key")
+    server.behaviour = s3_error(403, "AccessDenied")
+    with pytest.raises(Denied, match="check the credentials"):
+        store.get("Signature expired")
+
+
+def test_an_object_too_large_to_read_is_refused_before_its_body(server: FaultServer, store: Store) -> None:
+    """Its size comes with the head of the answer, and its body never."""
+    server.behaviour = Promise(10**12)
+    with pytest.raises(Invalid, match=r"'a/key' has 1000000000000 bytes and is not read"):
+        store.get("a/key")
+
+
+def test_a_closed_store_frees_its_connections_and_says_so(server: FaultServer) -> None:
+    server.behaviour = Answer(200, "x", {"ETag": ETAG, "Last-Modified": DATE})
+    store = _open(server.port)
+    store.get("a/key")
+    assert server.connections == 1
+    store.close()
+    store.close()
+    assert server.hung_up.wait(10)
+    assert server.connections == 0
+    for verb in ALL.values():
+        with pytest.raises(Invalid, match="was closed; connect again"):
+            verb(store)
+
+
 def test_a_key_that_looks_like_an_error_misleads_nobody(server: FaultServer, store: Store) -> None:
     server.behaviour = s3_error(412, "PreconditionFailed")
     assert store.create("a/<Code>NoSuchBucket<", b"") == Refused()
+    server.behaviour = Answer(412)
+    assert store.create("a/<Code>NoSuchBucket</Code>", b"") == Refused()
     assert store.create("Generic S3 error: Error performing token request", b"") == Refused()
 
 

@@ -15,8 +15,7 @@ from bucketmq.bucket.port import Attributes, Missing, Refused, Removed, Store, U
 from bucketmq.bucket.urls import open_store
 from bucketmq.errors import BucketMQError, Denied, Invalid, Unavailable, Unsupported
 from bucketmq.testing.contract import created, names, read
-
-from . import clouds
+from stores import clouds
 
 SECRET = "TOPSECRETTOPSECRET"
 TOKEN = "SESSIONTOKENSESSIONTOKEN"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import urllib.request
 from pathlib import Path
 
 import pytest
 
+import bucketmq
 from bucketmq.bucket.urls import open_store
 from bucketmq.errors import Unavailable, Unsupported
 from bucketmq.testing import servers
@@ -47,6 +49,36 @@ def test_two_servers_run_side_by_side_and_stop() -> None:
         servers.skip_or_fail(error)
     with pytest.raises(Unavailable, match="no connection"):
         stores[0].get("key")
+
+
+def test_a_missing_azurite_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unsupported, match="npm install --global azurite@"), servers.azurite():
+        pass
+
+
+def test_an_emulator_that_ignores_conditions_is_refused_by_the_probe() -> None:
+    """It answers 200 to whatever it is asked to write: neither a create nor a replace is ever refused."""
+    try:
+        with servers.gcs_emulator() as url:
+            assert _overwrites(url)
+            with pytest.raises(Unsupported, match="needed for conditional writes; use another store"):
+                bucketmq.connect(url)
+    except Unsupported as error:
+        servers.skip_or_fail(error)
+
+
+def _overwrites(url: str) -> bool:
+    """Whether a create in Google's own protocol, with its condition, goes through twice."""
+    endpoint = url.partition("endpoint=")[2].partition("&")[0]
+    upload = f"{endpoint}/upload/storage/v1/b/bucketmq/o?uploadType=media&name=key&ifGenerationMatch=0"
+    statuses = []
+    for body in (b"one", b"two"):
+        request = urllib.request.Request(upload, body, {"Content-Type": "text/plain"}, method="POST")
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            statuses.append(answer.status)
+    return statuses == [200, 200]
 
 
 def test_seaweedfs_is_handed_out_when_it_knows_where_its_locks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

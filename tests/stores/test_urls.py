@@ -17,8 +17,7 @@ from bucketmq.bucket.port import Missing
 from bucketmq.bucket.settings import Settings
 from bucketmq.bucket.urls import open_store, without_secrets
 from bucketmq.errors import BucketMQError, Denied, Invalid, Unsupported
-
-from .faults import FaultServer, fault_server, s3_error
+from stores.faults import FaultServer, fault_server, s3_error
 
 SECRET = "TOPSECRET%TOP/SECRET+"
 

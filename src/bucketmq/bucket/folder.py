@@ -11,19 +11,28 @@ So a file is whole from the first moment anyone can see it, and a process killed
 most a temporary file behind. What is private to this module lies under `.bucketmq/` in the root:
 
 ```
-.bucketmq/tmp/     files being written; what is older than an hour goes when the store is opened
+.bucketmq/tmp/     files being written; leftovers older than an hour are deleted when the store is opened
 .bucketmq/locks/   empty lock files, chosen by a checksum of the key
 ```
 
-A version is the file's modification time, size and inode number. Kernels stamp files only every few milliseconds, so
-the time is set by hand, to the microsecond, and `replace` sees to it that it grows from one state to the next.
+**Versions.** A version is the file's modification time, size and inode number. Kernels stamp files only every few
+milliseconds, so the time is set by hand: the machine's clock to the microsecond, and one digit more. A clock that was
+set back shows the same microseconds a second time, so `replace` counts that digit up when it finds a state from the
+future. The stamp is always the time of the write, never derived from a stamp that is in the future.
 
-Attributes lie in one extended attribute of the file, `user.bucketmq`, as JSON, set before the file gets its name. A
-file without one, be it ours or put here by another program, has the content type that its name's ending tells.
-Programs that do not know of the locks can change a file between the look at it and what `replace` or `remove` then do.
+**Directories.** A listing removes the empty directories that it meets among this project's own keys, or one for each
+second that a message was ever due would stay for ever. `create` makes its directory again when that happens between its
+mkdir and its link. Users' directories stay, because other programs may be about to write there.
 
-POSIX only (Linux, macOS), on a file system with hard links and fine timestamps; network file systems, where locks are a
-matter of luck, are not for this. On a file system that ignores case, keys that differ only in case are the same key.
+**Permissions.** Files get what the umask allows, except secrets, which only their owner can read. Lock files can be
+opened for writing only: with a lock file that is readable, a user who may only read could hold the lock.
+
+Attributes are JSON in one extended attribute of the file, `user.bucketmq`, set before the file gets its name. A file
+without it, ours or another program's, has the content type of its name's suffix.
+Programs that ignore the locks can change a file between the look at it and what `replace` or `remove` then do.
+
+POSIX only (Linux, macOS), on a file system with hard links and fine timestamps. Not for network file systems: their
+locks are unreliable. On a file system that ignores case, keys that differ only in case are the same key.
 URLs and object stores do not belong here.
 """
 
@@ -40,6 +49,7 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -60,8 +70,13 @@ from bucketmq.bucket.port import (
     Written,
     check_attributes,
     check_key,
+    check_size,
+    too_large,
 )
 from bucketmq.errors import BucketMQError, Corrupt, Denied, Invalid, Unavailable, Unsupported
+from bucketmq.log.layout import is_bookkeeping, is_secret
+
+Result = TypeVar("Result")
 
 LOCK_WAIT_SECONDS = 30.0
 """How long `replace` and `delete` wait for a lock that is normally held for a tenth of a millisecond."""
@@ -71,13 +86,20 @@ LOCKS = 64
 between processes."""
 
 LEFTOVER_SECONDS = 3600
-"""A temporary file this old belongs to nobody: no write takes an hour."""
+"""A temporary file this old is a leftover of a process that died: no write takes an hour."""
 
+TIDIED_MAX = 500
+"""How many empty directories one listing removes: on a busy disk each takes half a millisecond."""
+
+_MICROSECOND_NS = 1_000
+_TICK_NS = 1_000_000
+_PASS_NS = 100  # the digit behind the microsecond: how often the clock was set back between two states
 PRIVATE = ".bucketmq"
 _TMP = (PRIVATE, "tmp")
 _LOCKS = (PRIVATE, "locks")
 _OPEN_DIRECTORIES_MAX = 100  # a shell on macOS allows a process 256 open files
-_VANISHED_MAX = 5  # how often a directory may be pulled away under one call
+_VANISHED_MAX = 5  # how often the folder may be cleared under one call
+_MADE_MAX = 20  # how often listings may remove a directory between one call's mkdir and its link
 
 _GOOD_FILE_SYSTEMS = "use a folder on ext4, XFS, Btrfs or APFS"
 _FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync stops at the drive's cache
@@ -94,13 +116,15 @@ _NO_XATTRS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: a pipe must not hang us
 _OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_LOCK = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_READABLE = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
 
 
 class FolderStore:
     """Objects as files below `root`, which is made at the first write.
 
-    Costs: `get` six system calls; `create` and `replace` one file and one directory forced to disk.
+    Costs: `get` six system calls; `create` and `replace` one file and one directory forced to disk. Directories stay
+    open between calls, at most `_OPEN_DIRECTORIES_MAX`, until `close` or until the process runs out of descriptors.
     """
 
     lists_in_order = False
@@ -121,48 +145,42 @@ class FolderStore:
 
     @property
     def root(self) -> str:
-        """Where the files lie, for those who watch them."""
+        """Where the files lie, for programs that watch them."""
         return self._root
 
     def get(self, key: str) -> Object | Missing:
         parents, name = _split(key)
-        with self._errors("read", key):
+
+        def read() -> Object | Missing:
             directory = self._find(parents)
             return Missing() if directory is None else _read(directory.fd, name, key)
+
+        return self._do("read", key, read)
 
     def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
         parents, name = _split(key)
         extra = _extra(name, attributes)
-        with self._errors("create", key):
-            for _ in range(_VANISHED_MAX):
-                try:
-                    return self._create(self._make(parents), name, key, body, extra=extra)
-                except FileNotFoundError:
-                    self._forget()  # a directory was removed under our hands: make it again
-        raise self._vanishing(key)
+        return self._do("create", key, lambda: self._create(parents, name, key, body, extra=extra))
 
     def replace(
         self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN
     ) -> Written | Refused | Unknown:
         parents, name = _split(key)
         extra = _extra(name, attributes)
-        with self._errors("replace", key):
-            for _ in range(_VANISHED_MAX):
-                directory = self._find(parents)
-                # Looking before the slow part spares a loser the forced write.
-                if directory is None or not _is_at(directory.fd, name, key, version):
-                    return Refused()
-                try:
-                    settled = directory if directory.settled else self._make(parents)
-                    return self._replace(settled, name, key, body, version, extra=extra)
-                except FileNotFoundError:
-                    self._forget()
-        raise self._vanishing(key)
+
+        def replace() -> Written | Refused | Unknown:
+            directory = self._find(parents)
+            # Looking before the slow part spares a loser the forced write.
+            if directory is None or not _is_at(directory.fd, name, key, version):
+                return Refused()
+            return self._replace(directory, name, key, body, version, extra=extra)
+
+        return self._do("replace", key, replace)
 
     def delete(self, key: str) -> None:
-        # Empty directories stay: removing one could race with a create that has just found it.
         parents, name = _split(key)
-        with self._errors("delete", key):
+
+        def delete() -> None:
             directory = self._find(parents)
             if directory is None or _regular(directory.fd, name, key) is None:
                 return
@@ -170,15 +188,21 @@ class FolderStore:
                 os.unlink(name, dir_fd=directory.fd)
             _flush(directory.fd)
 
+        self._do("delete", key, delete)
+
     def look(self, key: str) -> Found | Missing:
         parents, name = _split(key)
-        with self._errors("look at", key):
+
+        def look() -> Found | Missing:
             directory = self._find(parents)
             return Missing() if directory is None else _look(directory.fd, name, key)
 
+        return self._do("look at", key, look)
+
     def remove(self, key: str, version: Version) -> Removed | Refused | Unknown:
         parents, name = _split(key)
-        with self._errors("remove", key):
+
+        def remove() -> Removed | Refused | Unknown:
             directory = self._find(parents)
             if directory is None or not _is_at(directory.fd, name, key, version):
                 return Refused()
@@ -187,13 +211,15 @@ class FolderStore:
                     return Refused()
                 try:
                     os.unlink(name, dir_fd=directory.fd)
-                except FileNotFoundError:  # by a program that does not know of the locks
+                except FileNotFoundError:  # deleted by a program that ignores the locks
                     return Refused()
             try:
                 _flush(directory.fd)
             except OSError as error:
                 return Unknown(f"the directory could not be forced to disk: {error.strerror}")
             return Removed()
+
+        return self._do("remove", key, remove)
 
     def rename(self, key: str, target: str, version: Version) -> Removed | Refused | Unknown:
         _split(key)
@@ -205,61 +231,98 @@ class FolderStore:
         parents = tuple(prefix.split("/")[:-1])
         if parents and _is_private(parents[0]):
             return Page((), more=False)
-        with self._errors("list", prefix):
+
+        def listing() -> Page:
             directory = self._find(parents)
             if directory is None:
                 return Page((), more=False)
-            with contextlib.closing(_walk(directory.fd, ".", prefix, after)) as found:
+            tidying = iter(range(TIDIED_MAX))
+            with contextlib.closing(_walk(directory.fd, ".", prefix, after, tidying)) as found:
                 entries = tuple(itertools.islice(found, limit))
                 return Page(entries, more=len(entries) == limit and next(found, None) is not None)
+
+        return self._do("list", prefix, listing)
+
+    def close(self) -> None:
+        self._forget()
 
     def __repr__(self) -> str:
         return f"FolderStore({self._root!r})"
 
+    def _do(self, verb: str, key: str, call: Callable[[], Result]) -> Result:
+        """What `call` returns. It is repeated where the folder was cleared under it, and once where descriptors ran
+        out, without those kept here: neither happens after its effect."""
+        spared = False
+        try:
+            for _ in range(_VANISHED_MAX):
+                try:
+                    return call()
+                except FileNotFoundError:
+                    self._forget()
+                except OSError as error:
+                    if error.errno not in _NO_DESCRIPTORS or spared:
+                        raise
+                    spared = True
+                    self._forget()
+        except OSError as error:
+            raise _translated(error, f"cannot {verb} {key!r} in {self._root}: {error.strerror}") from error
+        raise Unavailable(
+            f"directories of {key!r} below {self._root} keep being removed; stop what clears the folder, then try again"
+        )
+
     def _create(
-        self, directory: _Directory, name: str, key: str, body: bytes, *, extra: bytes | None
+        self, parents: tuple[str, ...], name: str, key: str, body: bytes, *, extra: bytes | None
     ) -> Written | Refused | Unknown:
-        if _regular(directory.fd, name, key) is not None:
+        found = self._find(parents)
+        if found is not None and _regular(found.fd, name, key) is not None:
             return Refused()
         tmp = self._workshop()
-        with self._temporary(tmp, body, extra) as (temporary, fd):
+        with self._temporary(tmp, body, extra, secret=is_secret(key)) as (temporary, fd):
             written = os.fstat(fd)
-            try:
-                os.link(temporary, name, src_dir_fd=tmp.fd, dst_dir_fd=directory.fd, follow_symlinks=False)
-            except FileExistsError:
-                if _is_directory(_lstat(name, directory.fd)):
-                    raise Invalid(
-                        f"keys lie below {key!r}, so it cannot be an object here; choose another key"
-                    ) from None
-                return Refused()
+            for attempt in range(1, _MADE_MAX + 1):
+                try:
+                    directory = self._make(parents)
+                    os.link(temporary, name, src_dir_fd=tmp.fd, dst_dir_fd=directory.fd, follow_symlinks=False)
+                    break
+                except FileNotFoundError:
+                    if attempt == _MADE_MAX or _lstat(temporary, tmp.fd) is None:
+                        raise
+                except FileExistsError:
+                    if _is_directory(_lstat(name, directory.fd)):
+                        raise Invalid(
+                            f"keys lie below {key!r}, so it cannot be an object here; choose another key"
+                        ) from None
+                    return Refused()
         return _settle(directory, written)
 
     def _replace(
         self, directory: _Directory, name: str, key: str, body: bytes, version: Version, *, extra: bytes | None
     ) -> Written | Refused | Unknown:
         tmp = self._workshop()
-        with self._temporary(tmp, body, extra) as (temporary, fd), self._locked(key):
+        with self._temporary(tmp, body, extra, secret=is_secret(key)) as (temporary, fd), self._locked(key):
             found = _regular(directory.fd, name, key)
             if found is None or _version(found) != version:
                 return Refused()
-            written = _stamp_after(fd, found.st_mtime_ns)
+            written = _stamp_over(fd, found.st_mtime_ns)
             os.rename(temporary, name, src_dir_fd=tmp.fd, dst_dir_fd=directory.fd)
         return _settle(directory, written)
 
     @contextlib.contextmanager
-    def _temporary(self, tmp: _Directory, body: bytes, extra: bytes | None = None) -> Iterator[tuple[str, int]]:
-        """A new file, forced to disk and stamped with the time; its temporary name goes afterwards."""
+    def _temporary(
+        self, tmp: _Directory, body: bytes, extra: bytes | None = None, *, secret: bool = False
+    ) -> Iterator[tuple[str, int]]:
+        """A new file, forced to disk and stamped with the time; its temporary name is removed afterwards."""
         name = f"{os.getpid()}-{self._token}-{next(self._numbers)}"
-        fd = os.open(name, _OPEN_NEW, 0o666, dir_fd=tmp.fd)
+        fd = os.open(name, _OPEN_NEW, 0o600 if secret else 0o666, dir_fd=tmp.fd)
         try:
             _write(fd, body)
-            stamp = time.time_ns() // 1000 * 1000
+            stamp = _microsecond()
             os.utime(fd, ns=(stamp, stamp))
             if extra is None:
                 _flush_data(fd)
             else:
                 _set_extra(fd, extra, self._root)
-                _flush(fd)  # attributes are no data
+                _flush(fd)  # attributes are not data
             yield name, fd
         finally:
             os.close(fd)
@@ -293,13 +356,15 @@ class FolderStore:
 
     def _try_lock(self, number: str) -> int | None:
         locks = self._make(_LOCKS)
-        # Opened anew, because only then does the lock exclude the other threads of this process too.
-        fd = os.open(number, _OPEN_LOCK, 0o666, dir_fd=locks.fd)
+        # A descriptor of its own for each lock: one that threads share would not keep them apart.
+        fd = os.open(number, _OPEN_LOCK, 0o222, dir_fd=locks.fd)
         try:
+            found = os.fstat(fd)
+            if found.st_mode & _READABLE and found.st_uid == os.geteuid():
+                os.fchmod(fd, stat.S_IMODE(found.st_mode) & ~_READABLE)  # made by a version before this one
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            now = os.fstat(fd)
-            # A lock file that was removed and made again meanwhile would exclude nobody.
-            if _leads_to(number, (now.st_dev, now.st_ino), locks.fd):
+            # A lock on a file that was removed meanwhile has no effect.
+            if _leads_to(number, (found.st_dev, found.st_ino), locks.fd):
                 return fd
         except BlockingIOError:
             pass
@@ -318,45 +383,51 @@ class FolderStore:
             if not parents:
                 return self._remember(parents, os.open(self._root, _OPEN_DIRECTORY))
             above = self._find(parents[:-1])
-            return None if above is None else self._remember(parents, _open_below(above.fd, parents))
+            return None if above is None else self._remember(parents, _open_below(above.fd, parents), above)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def _make(self, parents: tuple[str, ...]) -> _Directory:
-        """The directory of a key, made and forced to disk with the directories above it if it was not there."""
+        """The directory of a key, made with the directories above it if it was not there."""
         known = self._known(parents)
-        if known is not None and known.settled:
+        if known is not None:
             return known
-        if parents:
-            above = self._make(parents[:-1])
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(parents[-1], dir_fd=above.fd)
+        if not parents:
+            self._make_root()
+            return self._remember(parents, os.open(self._root, _OPEN_DIRECTORY))
+        above = self._make(parents[:-1])
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(parents[-1], dir_fd=above.fd)
+        try:
+            return self._remember(parents, _open_below(above.fd, parents), above)
+        except NotADirectoryError:
+            path = "/".join(parents)
+            raise Invalid(f"{path!r} is an object, so no key can lie below it here; choose another key") from None
+
+    def _make_root(self) -> None:
+        for _ in range(_VANISHED_MAX):
             try:
-                fd = _open_below(above.fd, parents)
-            except NotADirectoryError:
-                path = "/".join(parents)
-                raise Invalid(f"{path!r} is an object, so no key can lie below it here; choose another key") from None
-            made = self._remember(parents, fd)
-            # Also if it was there before: whoever made it may have been killed before forcing it to disk.
-            _flush(above.fd)
-        else:
-            os.makedirs(self._root, exist_ok=True)
-            made = self._remember(parents, os.open(self._root, _OPEN_DIRECTORY))
-            _flush_path(os.path.dirname(self._root))
-        made.settled = True
-        return made
+                return os.makedirs(self._root, exist_ok=True)
+            except FileNotFoundError as error:  # what is above was removed, or cannot hold directories
+                refused = error
+            except OSError as error:
+                raise _translated(error, f"cannot create the folder {self._root}: {error.strerror}") from error
+        raise Invalid(
+            f"cannot create the folder {self._root}: {_existing(self._root)} takes no new directories; "
+            "choose a folder on a local disk"
+        ) from refused
 
     def _known(self, parents: tuple[str, ...]) -> _Directory | None:
-        """An open directory, if its path still leads to it: somebody may have moved or removed it since."""
+        """An open directory, if its path still leads to it: it may have been moved or removed since."""
         known = self._directories.get(parents)
         if known is not None and _leads_to("/".join((self._root, *parents)), known.identity):
             return known
         return None
 
-    def _remember(self, parents: tuple[str, ...], fd: int) -> _Directory:
+    def _remember(self, parents: tuple[str, ...], fd: int, above: _Directory | None = None) -> _Directory:
         if len(self._directories) >= _OPEN_DIRECTORIES_MAX:
             self._forget()
-        directory = self._directories[parents] = _Directory(fd)
+        directory = self._directories[parents] = _Directory(fd, above)
         return directory
 
     def _forget(self) -> None:
@@ -372,7 +443,7 @@ class FolderStore:
 
     def _prove(self, tmp: _Directory) -> None:
         with self._temporary(tmp, b"") as (name, fd):
-            stamp = time.time_ns() // 10**9 * 10**9 + 123_456_000
+            stamp = time.time_ns() // 10**9 * 10**9 + 123_456_700
             os.utime(fd, ns=(stamp, stamp))
             if os.fstat(fd).st_mtime_ns != stamp:
                 raise Unsupported(f"the file system of {self._root} rounds timestamps; {_GOOD_FILE_SYSTEMS}")
@@ -399,29 +470,32 @@ class FolderStore:
                         if entry.stat(follow_symlinks=False).st_mtime < oldest:
                             os.unlink(entry.name, dir_fd=tmp.fd)
 
-    def _vanishing(self, key: str) -> Unavailable:
-        return Unavailable(
-            f"directories of {key!r} below {self._root} keep being removed; stop what clears the folder, then try again"
-        )
-
-    @contextlib.contextmanager
-    def _errors(self, verb: str, key: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise _translated(error, f"cannot {verb} {key!r} in {self._root}: {error.strerror}") from error
-
 
 class _Directory:
     """An open directory, closed when the last call that uses it lets go of it."""
 
-    __slots__ = ("fd", "identity", "settled")
+    __slots__ = ("_above", "_settled", "fd", "identity")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, above: _Directory | None) -> None:
         self.fd = fd
-        self.settled = False  # whether its own name is known to be on disk
+        self._above = above
+        self._settled = False  # whether its own name is known to be on disk
         found = os.fstat(fd)
         self.identity = (found.st_dev, found.st_ino)
+
+    def flush(self) -> None:
+        """Force what is in it to disk, and its own name, too: the process that made it may have been killed before."""
+        self._settle()
+        _flush(self.fd)
+
+    def _settle(self) -> None:
+        if self._settled:
+            return
+        if self._above is None:
+            _flush_at("..", self.fd)
+        else:
+            self._above.flush()
+        self._settled = True
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound: `os` may be gone at exit
         close(self.fd)
@@ -465,16 +539,25 @@ def _read(directory_fd: int, name: str, key: str) -> Object | Missing:
         found = os.fstat(fd)  # of this very file: a rename may put another one in its place at any time
         if not _check_plain(found, key):
             return Missing()
-        body = os.read(fd, found.st_size)
-        while len(body) < found.st_size:
-            more = os.read(fd, found.st_size - len(body))
-            if not more:
-                raise Unavailable(f"the file of {key!r} shrank while it was read; keep other programs from changing it")
-            body += more
+        check_size(key, found.st_size)
+        body = _read_all(fd, found.st_size, key)
         attributes = _attributes(fd, name, key)
     finally:
         os.close(fd)
     return Object(body, _version(found), found.st_mtime_ns / 1e9, attributes)
+
+
+def _read_all(fd: int, size: int, key: str) -> bytes:
+    try:
+        body = os.read(fd, size)
+        while len(body) < size:
+            more = os.read(fd, size - len(body))
+            if not more:
+                raise Unavailable(f"the file of {key!r} shrank while it was read; keep other programs from changing it")
+            body += more
+    except MemoryError:
+        raise too_large(key, size) from None
+    return body
 
 
 def _attributes(fd: int, name: str, key: str) -> Attributes:
@@ -513,7 +596,7 @@ def _set_extra(fd: int, extra: bytes, root: str) -> None:
     except OSError as error:
         if error.errno in _NO_XATTRS:
             raise Unsupported(
-                f"the folder {root} cannot keep metadata, or a content type other than the key's ending tells: "
+                f"the folder {root} cannot keep metadata, or a content type other than that of the key's suffix: "
                 "it lacks extended attributes; leave them out, or use a folder on ext4, XFS, Btrfs or tmpfs on Linux"
             ) from error
         if len(extra) > _XATTR_SMALL:
@@ -543,20 +626,27 @@ def _write(fd: int, body: bytes) -> None:
 def _settle(directory: _Directory, written: os.stat_result) -> Written | Unknown:
     """The object has its name; make the name last."""
     try:
-        _flush(directory.fd)
+        directory.flush()
     except OSError as error:
         return Unknown(f"the directory could not be forced to disk: {error.strerror}")
     return Written(_version(written), written.st_mtime_ns / 1e9)
 
 
-def _stamp_after(fd: int, before_ns: int) -> os.stat_result:
-    """Make the file younger than `before_ns`, so that no two states in a row have the same version."""
-    found = os.fstat(fd)
-    if found.st_mtime_ns <= before_ns:
-        stamp = before_ns // 1000 * 1000 + 1000
-        os.utime(fd, ns=(stamp, stamp))
-        found = os.fstat(fd)
-    return found
+def _stamp_over(fd: int, before_ns: int) -> os.stat_result:
+    """Stamp the file that replaces a state of `before_ns`, so that it has a version that no state before it had."""
+    passes = before_ns // _PASS_NS % 10
+    stamp = _microsecond() + passes * _PASS_NS
+    if stamp <= before_ns:
+        if before_ns - stamp < _TICK_NS:  # a clock with coarse ticks, or two writes at once
+            stamp = before_ns + _MICROSECOND_NS
+        else:  # the clock was set back
+            stamp = _microsecond() + (passes + 1) % 10 * _PASS_NS
+    os.utime(fd, ns=(stamp, stamp))
+    return os.fstat(fd)
+
+
+def _microsecond() -> int:
+    return time.time_ns() // _MICROSECOND_NS * _MICROSECOND_NS
 
 
 def _version(found: os.stat_result) -> Version:
@@ -574,7 +664,7 @@ def _regular(directory_fd: int, name: str, key: str) -> os.stat_result | None:
 
 
 def _check_plain(found: os.stat_result, key: str) -> bool:
-    """True for a plain file, False for a directory, which is no object; `Invalid` for what does not belong here."""
+    """True for a plain file, False for a directory, which is not an object; `Invalid` for anything else."""
     if stat.S_ISREG(found.st_mode):
         return True
     if stat.S_ISDIR(found.st_mode):
@@ -609,17 +699,31 @@ def _open_below(above_fd: int, parents: tuple[str, ...]) -> int:
         raise
 
 
-def _walk(directory_fd: int, name: str, prefix: str, after: str) -> Generator[Entry, None, None]:
-    """Objects below a directory in byte order of their keys, from `after` on."""
+def _existing(path: str) -> str:
+    """The deepest directory on the way to `path` that is there."""
+    while not os.path.isdir(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _walk(
+    directory_fd: int, name: str, prefix: str, after: str, tidying: Iterator[int]
+) -> Generator[Entry, None, None]:
+    """Objects below a directory in byte order of their keys, from `after` on. Empty directories of ours are removed:
+    one for each element of `tidying`."""
     try:
-        # Opened anew: a position in a directory belongs to the open file, and other threads may be listing too.
+        # A descriptor of its own: it has the position in the directory, and other threads may be listing too.
         fd = os.open(name, _OPEN_DIRECTORY, dir_fd=directory_fd)
     except (FileNotFoundError, NotADirectoryError):
         return
     try:
-        for key, entry in _children(fd, prefix, after):
+        children = _children(fd, prefix, after)
+        if not children and name != "." and is_bookkeeping(prefix) and next(tidying, None) is not None:
+            with contextlib.suppress(OSError):  # it is not empty, or this user may not
+                os.rmdir(name, dir_fd=directory_fd)
+        for key, entry in children:
             if key.endswith("/"):
-                yield from _walk(fd, entry.name, key, after)
+                yield from _walk(fd, entry.name, key, after, tidying)
                 continue
             with contextlib.suppress(FileNotFoundError):
                 found = entry.stat(follow_symlinks=False)
@@ -671,8 +775,8 @@ def _flush_data(fd: int) -> None:
         _flush(fd)
 
 
-def _flush_path(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _flush_at(path: str, directory_fd: int) -> None:
+    fd = os.open(path, _OPEN_DIRECTORY, dir_fd=directory_fd)
     try:
         _flush(fd)
     finally:
@@ -683,6 +787,8 @@ def _translated(error: OSError, what: str) -> BucketMQError:
     kind, cure = _CURES.get(error.errno or 0, (Unavailable, "look at the disk and the system log, then try again"))
     return kind(f"{what}; {cure}")
 
+
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 _CURES: dict[int, tuple[type[BucketMQError], str]] = {
     errno.EACCES: (Denied, "give this user permission to read and write there"),

@@ -110,6 +110,9 @@ class MemoryStore:
                 entries.append(Entry(key, len(found.body), found.stored_at, found.version))
             return Page(tuple(entries), more=False)
 
+    def close(self) -> None:
+        """Nothing to free: the objects are this store."""
+
     def _is_at(self, key: str, version: Version) -> bool:
         found = self._objects.get(key)
         return found is not None and found.version == version

@@ -2,20 +2,20 @@
 
 Each verb that queues use is one request through obstore, whose own retries are off: a conditional write that is
 repeated behind our back would be refused by its own first attempt. This module turns what comes back into the answers
-and errors of `bucketmq.bucket.port`. Trying again, and finding out what became of an unknown write, is for those who
-call it.
+and errors of `bucketmq.bucket.port`. Trying again, and finding out what became of an unknown write, is for
+callers.
 URLs, credentials and settings belong to `bucketmq.bucket.urls` and `bucketmq.bucket.cloud`.
 
 `remove` is one DELETE under a condition where the store honours one, which the first `remove` finds out with six
 requests on an object of its own. Where it does not, `remove` replaces the object by a tombstone, under the version's
 condition, which decides who wins, and then deletes the tombstone. `get`, `look` and, where versions are hashes, `list`
 do not see tombstones, so a process killed between the two leaves nothing that anyone here would take for an object.
-Two things are weaker there. What somebody else writes between the two requests, without a condition, is deleted. And a
+Two things are weaker there. What another program writes between the two requests, without a condition, is deleted. A
 tombstone that was left behind refuses creates of its key for `TOMBSTONE_SECONDS`: before, its maker's delete might
 still arrive and take the new object with it.
 
 `rename` is for Tigris alone, and looks at the source first: the store takes no condition for it together with a rename.
-Who replaces the source in between, at most one request earlier, has the new state renamed.
+A replace of the source that lands between the two requests is what gets renamed.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from bucketmq.bucket.port import (
     Written,
     check_attributes,
     check_key,
+    check_size,
 )
 from bucketmq.bucket.removal import CannotSign, DeleteIf, HttpFailure
 from bucketmq.errors import BucketMQError, Denied, Invalid, NotFound, Unavailable, Unsupported
@@ -109,7 +110,7 @@ class ObjectStore:
         self.lists_in_order = lists_in_order
         self.renames = renamer is not None
         self.exact_versions = exact_versions
-        self._client = client
+        self._open_client: S3Store | GCSStore | AzureStore | None = client
         self._spells_names = spells_names
         self._delete_if = delete_if
         self._honours_delete_if: bool | None = None if delete_if else False
@@ -126,8 +127,11 @@ class ObjectStore:
         self._check(key)
         try:
             answer = self._client.get(key)
+            check_size(key, answer.meta["size"])
             body = bytes(answer.bytes())
             found = self._found(key, answer.meta, answer.attributes)
+        except Invalid:  # it is too large, and a ValueError
+            raise
         except FileNotFoundError as error:
             self._check_bucket(error)
             return Missing()
@@ -221,6 +225,16 @@ class ObjectStore:
         except (BaseError, OSError, ValueError) as error:
             raise self._failed(f"list {prefix!r}", error) from error
         return Page(entries[:limit], more=len(entries) > limit)
+
+    def close(self) -> None:
+        """Drop the clients, and with them their connections. The threads that carry requests belong to obstore: they
+        are a few for the whole process, whatever is open."""
+        self._open_client = self._delete_if = self._renamer = None
+
+    @property
+    def _client(self) -> S3Store | GCSStore | AzureStore:
+        assert self._open_client is not None
+        return self._open_client
 
     def __repr__(self) -> str:
         return f"ObjectStore({self._place!r})"
@@ -353,6 +367,8 @@ class ObjectStore:
 
     def _check_process(self) -> None:
         # The threads that carry obstore's requests do not survive a fork: a request in the child would wait for ever.
+        if self._open_client is None:
+            raise Invalid(f"the connection to {self._place} was closed; connect again")
         if os.getpid() != self._pid:
             raise Invalid(f"the connection to {self._place} was made in another process; connect again after the fork")
 
@@ -407,9 +423,18 @@ _CREDENTIALS = re.compile(
     r"|The operation lacked valid authentication credentials for path External \w+ credential provider"
 )
 
+_HALF_ANSWER = re.compile(r"Generic \w+ error: (?:Unable to [\w ]+: )?[\w-]+ Header missing from response")
+
 _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"})
 _BAD_CREDENTIALS = frozenset(
     {"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
+)
+# Azure and the token servers of Google and AWS have no code of their own for it, only words.
+_CLOCK_CODES = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
+_MAYBE_CLOCK = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_CLOCK_WORDS = re.compile(
+    r"Request date header too old|The Date header in the request is incorrect|not valid in the specified time frame"
+    r"|Signature (?:expired|not yet current)|Invalid JWT: Token must be a short-lived token|Request has expired"
 )
 _WRONG_REGION = frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"})
 
@@ -437,6 +462,8 @@ _NEVER_SENT = (InvalidPathError, NotSupportedError, PermissionDeniedError, Unaut
 def _diagnosis(error: Exception) -> tuple[type[BucketMQError], str]:
     """Which error it is for the caller, and what the caller can do."""
     status, code = _status(error), _code(error)
+    if code in _CLOCK_CODES or (status in _MAYBE_CLOCK and _CLOCK_WORDS.search(_answer(error))):
+        return Denied, "this machine's clock differs too much from the store's: set it (NTP), then try again"
     if _asks_for_credentials(error):
         return Denied, "no credentials came: set them in the environment, name a profile, or give this machine a role"
     if isinstance(error, InvalidPathError):
@@ -453,6 +480,8 @@ def _diagnosis(error: Exception) -> tuple[type[BucketMQError], str]:
         or code in _BAD_CREDENTIALS
     ):
         return Denied, "check the credentials, and their permission to get, put, delete and list there"
+    if _HALF_ANSWER.match(str(error)):
+        return Unsupported, "what the server leaves out is needed for conditional writes; use another store"
     if isinstance(error, NotSupportedError) or status == HTTPStatus.NOT_IMPLEMENTED:
         return Unsupported, "this store lacks conditional writes; use one that has them"
     if status == HTTPStatus.NOT_FOUND:
@@ -474,9 +503,13 @@ def _status(error: Exception) -> int | None:
 def _code(error: Exception) -> str | None:
     if isinstance(error, HttpFailure):
         return error.code
-    answer = str(error).partition(_STATUS_WORDS)[2]  # what comes before may quote the key
-    found = _CODE.search(answer)
+    found = _CODE.search(_answer(error))
     return (found[1] or found[2]) if found else None
+
+
+def _answer(error: Exception) -> str:
+    """What the server said. Before and after that, the text may quote the key."""
+    return str(error).partition(_STATUS_WORDS)[2].partition("\n\nDebug source:\n")[0]
 
 
 def _reason(error: Exception) -> str:

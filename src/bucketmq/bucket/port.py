@@ -3,7 +3,7 @@
 Queues live by five of them: `get create replace delete list`. Users' own objects need three more, `look remove rename`.
 
 This is all the rest of the project knows about object storage. A store is a place where whole objects are written and
-read by key; it is not a file system. There are no partial writes, no appends, no renames, no locks.
+read by key; it is not a file system. There are no partial writes, no appends, no locks.
 
 The contract, each line a test in `bucketmq.testing.contract`:
 
@@ -16,8 +16,8 @@ The contract, each line a test in `bucketmq.testing.contract`:
     be in flight, or an earlier attempt of our own may have landed. Read back.
  6. `Unknown` means the write may have landed, may land yet, or may never land. It is not an error.
  7. Conditional writes are sent once. No adapter and no client library below it repeats them.
- 8. `version` changes whenever the object's bytes change. Equal bytes may get an equal version (S3 does), so whoever
-    replaces must never write the same bytes twice.
+ 8. `version` changes whenever the object's bytes change. Equal bytes may get an equal version (S3 does), so a caller
+    of `replace` must never write the same bytes twice.
  9. `delete` is unconditional and repeatable; deleting what is missing is fine.
 10. `list` answers keys that begin with `prefix`, which is empty or ends with '/', and sort after `after`: the smallest
     such keys in byte order, at most `limit` of them. When `lists_in_order` is true, the call costs the same however
@@ -44,11 +44,15 @@ from typing import NewType, Protocol
 import msgspec
 
 from bucketmq.errors import Invalid
+from bucketmq.values import Value
 
 Version = NewType("Version", str)
 
 KEY_BYTES_MAX = 900
 """Longest key in UTF-8 bytes; S3 allows 1,024 and the user's prefix comes on top."""
+
+OBJECT_BYTES_MAX = 5 * 1024**3
+"""Largest object that `get` reads: an object is in memory as a whole, and S3 takes no more in one write."""
 
 METADATA_BYTES_MAX = 2048
 """All names and values of an object's metadata together; S3 allows no more."""
@@ -75,7 +79,7 @@ class Object(msgspec.Struct, frozen=True):
     attributes: Attributes = PLAIN
 
 
-class Found(msgspec.Struct, frozen=True):
+class Found(Value, msgspec.Struct, frozen=True):
     """One state of an object, without its body."""
 
     size_bytes: int
@@ -104,7 +108,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Nobody can tell whether the write landed (contract 6)."""
+    """It is not known whether the write landed (contract 6)."""
 
     reason: str
 
@@ -159,6 +163,9 @@ class Store(Protocol):
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page: ...
 
+    def close(self) -> None:
+        """Free descriptors and connections, once no call is under way. Closing again does nothing."""
+
 
 def check_key(key: str) -> None:
     """Raise `Invalid` unless `key` is a relative path of plain segments that every store can hold."""
@@ -171,13 +178,26 @@ def check_key(key: str) -> None:
         raise Invalid(f"key {key[:80]!r} must be segments joined by '/', none of them empty, '.' or '..', no backslash")
 
 
+def check_size(key: str, size_bytes: int) -> None:
+    """Raise `Invalid` for an object that is too large to be read, before it is."""
+    if size_bytes > OBJECT_BYTES_MAX:
+        raise too_large(key, size_bytes)
+
+
+def too_large(key: str, size_bytes: int) -> Invalid:
+    return Invalid(
+        f"{key!r} has {size_bytes} bytes and is not read: an object must fit into memory, and have at most "
+        f"{OBJECT_BYTES_MAX} bytes; read it with another tool, or remove it if it should not be there"
+    )
+
+
 def check_attributes(attributes: Attributes) -> None:
     """Raise `Invalid` unless every store can keep `attributes` and give them back as they are."""
     if attributes is PLAIN:
         return
     kind = attributes.content_type
     if kind and (len(kind) > CONTENT_TYPE_BYTES_MAX or not _VALUE.fullmatch(kind)):
-        raise Invalid(f"content type {kind[:80]!r} is none; use one such as 'text/plain'")
+        raise Invalid(f"{kind[:80]!r} is not a content type; use one such as 'text/plain'")
     for name, value in attributes.metadata.items():
         if not _NAME.fullmatch(name):
             raise Invalid(f"metadata name {name[:80]!r} must be made of a-z, 0-9 and '-', '_', '.'; use another name")

@@ -53,7 +53,7 @@ class CannotSign(HttpFailure):
 class SignedDelete:
     """Signs the request through obstore, which knows the credentials, and sends it with an `If-Match` of its own.
 
-    The header is none of those that must be part of a signature, neither on S3 nor with a SAS of Azure.
+    Neither S3's signatures nor Azure's SAS must cover that header.
     """
 
     def __init__(self, client: S3Store | AzureStore, *, timeout_seconds: float, ca_file: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The verbs put together: their order in the help, their examples, and what every error becomes."""
+"""All verbs: their order in the help, their examples, and what every error becomes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from bucketmq.cli import (
     notifications,
     objects,
     pipeline,
-    proof,
     queues,
     receive,
     rules,
@@ -30,7 +29,9 @@ from bucketmq.cli import (
     rules_run,
     send,
     serve,
+    sim,
     spark,
+    subscriptions,
     sweep,
     watch,
     worker,
@@ -133,7 +134,7 @@ _add(
     "bucketmq receive jobs",
     "bucketmq receive jobs -n 10 --wait 5 --ack",
     "bucketmq receive jobs -n 10 --json | bucketmq ack -",
-    "bucketmq receive jobs --subscription audit --json",
+    "bucketmq receive jobs --subscription audit --start earliest --json",
 )
 _add(
     "Messages",
@@ -162,7 +163,14 @@ _add(
     "bucketmq init jobs",
     "bucketmq init orders --ordered --shards 4 --lease 30 --attempts 10",
 )
-_add("Queues", queues.stats, "bucketmq stats", "bucketmq stats jobs --provider r2", "bucketmq stats jobs --json")
+_add(
+    "Queues",
+    queues.stats,
+    "bucketmq stats",
+    "bucketmq stats jobs --provider r2",
+    "bucketmq stats jobs --json",
+    "timeout 2 bucketmq stats --watch --every 0.5",
+)
 _add("Queues", queues.shards, "bucketmq shards jobs 4")
 _add("Queues", queues.purge, "bucketmq purge jobs --dry-run", "bucketmq purge jobs --yes")
 _add("Queues", dead.dead, "bucketmq dead jobs", "bucketmq dead jobs --full", "bucketmq dead jobs --json")
@@ -173,6 +181,16 @@ _add(
     "bucketmq redrive jobs --where 'no such user' --limit 100 --yes",
     "bucketmq redrive jobs --yes",
 )
+SUBSCRIPTIONS = "subscriptions", _group("subscriptions", "Queues", "Independent readers of a queue: list and remove.")
+
+_add(
+    "Verbs",
+    subscriptions.ls,
+    "bucketmq subscriptions ls jobs",
+    "bucketmq subscriptions ls jobs --json",
+    group=SUBSCRIPTIONS,
+)
+_add("Verbs", subscriptions.rm, "bucketmq subscriptions rm jobs audit --yes", group=SUBSCRIPTIONS)
 RULES = "rules", _group("rules", "Events", "Which changes of the bucket's objects go where: webhooks and queues.")
 NOTIFICATIONS = "notifications", _group("notifications", "Events", "One webhook for the bucket, in Tigris' way.")
 
@@ -255,7 +273,7 @@ _add(
     "Events",
     serve.serve,
     "timeout 2 bucketmq serve --no-auth --port 0",
-    "timeout 2 bucketmq serve --token example-token --host 127.0.0.1 --port 0 --sweep-every 600",
+    "timeout 2 bucketmq serve --token example-token-0001 --host 127.0.0.1 --port 0 --sweep-every 600",
 )
 _add("Events", objects.trigger, "bucketmq trigger pending/7.json", "bucketmq trigger old.txt --kind deleted --json")
 _add(
@@ -325,7 +343,7 @@ _add(
     "Agents",
     moderation.ingest,
     "timeout 2 bucketmq moderation ingest --port 0",
-    "timeout 2 bucketmq moderation ingest --port 0 --token example-token --json",
+    "timeout 2 bucketmq moderation ingest --port 0 --token example-token-0001 --json",
     group=MODERATION,
 )
 _add(
@@ -333,7 +351,7 @@ _add(
     moderation.route,
     "bucketmq moderation route --once",
     "timeout 2 bucketmq moderation route --flag-above 0.9 --flag-above self_harm=0.7 --clear-up-to 0.2",
-    "timeout 2 bucketmq moderation route --webhook --port 0 --secret example-token",
+    "timeout 2 bucketmq moderation route --webhook --port 0 --secret example-token-0001",
     group=MODERATION,
 )
 _add(
@@ -351,15 +369,21 @@ _add(
     group=MODERATION,
 )
 _add("Look", moderation.status, "bucketmq moderation status", "bucketmq moderation status --json", group=MODERATION)
-_add("Work", doctor.doctor, "bucketmq doctor", "bucketmq doctor file:///tmp/inbox --json")
+_add(
+    "Work",
+    doctor.doctor,
+    "bucketmq doctor",
+    "bucketmq doctor file:///tmp/inbox --json",
+    "bucketmq doctor --deep",
+    "bucketmq doctor --deep jobs --mend --yes",
+)
 _add("Work", demo.demo, "bucketmq demo", "bucketmq demo --keep")
-_add("Work", proof.bench, "bucketmq bench --help", context_settings=proof.PASS_ON)
-_add("Work", proof.sim, "bucketmq sim --seeds 100", "bucketmq sim --bus --seed 7 --trace")
+_add("Work", sim.sim, "bucketmq sim --seeds 100", "bucketmq sim --bus --seed 7 --trace")
 _add("Work", version, "bucketmq version")
 
 
 def run(args: list[str]) -> int:
-    """Run one command line and return its exit code. Errors have been told by then."""
+    """Run one command line and return its exit code. Errors have been shown by then."""
     as_json = "--json" in args
     try:
         code = typer.main.get_command(app).main(args, prog_name="bucketmq", standalone_mode=False)
@@ -372,13 +396,13 @@ def run(args: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return Code.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough. The interpreter flushes at its end: let it do so into nowhere.
+        # The reader of our output is gone. The interpreter flushes when it ends: let it flush into nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Code.ERROR
 
 
 def _tell_usage(error: Exception, *, as_json: bool) -> int:
-    """A command line that cannot be read; the group alone, which shows its help, is not an error."""
+    """A command line that cannot be understood. A group without a verb shows its help, and is not an error."""
     message = getattr(error, "format_message", lambda: str(error))()
     if type(error).__name__ == "NoArgsIsHelpError":
         return Code.USAGE

@@ -1,4 +1,4 @@
-"""The verb audit: does what a rule was told and delivered agree with what is in the bucket?"""
+"""The verb audit: does what a rule was given and delivered agree with what is in the bucket?"""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, Url, open_bucket, wants_json
 from bucketmq.cli.output import emit, emit_text, plural, say, table
 from bucketmq.cli.rules_look import existing_rule
-from bucketmq.procedures.audit import LATE_SECONDS, Audited
+from bucketmq.procedures.rules.audit import LATE_SECONDS, Audited
 
 
 def audit(
     context: typer.Context,
     *,
     rule: Annotated[str, typer.Option("--rule", metavar="NAME", help="The rule to audit.")],
-    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="List only below it; it ends with '/'.")] = "",
-    late: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Told later than this is late.")] = LATE_SECONDS,
+    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="List only keys that begin with it.")] = "",
+    late: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Reported later than this is late.")
+    ] = LATE_SECONDS,
     repair: Annotated[bool, typer.Option("--repair", help="Report now what was missed.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Compare what a rule was told and delivered with a listing of the bucket.
+    """Compare what a rule was given and delivered with a listing of the bucket.
 
     Exit code 6 if an object that matches was missed, and not reported by --repair. Reads all of the log that is kept.
     """
@@ -44,18 +46,21 @@ def _show(found: Audited, late_seconds: float) -> None:
     table(
         ("rule " + found.rule, "#count", ""),
         [
+            ("before", f"{found.before:,}", "in the log from before the rule, and not its business"),
             ("events", f"{found.events:,}", "in the log, for this rule"),
-            ("matched", f"{found.matched:,}", "by what they tell themselves"),
-            ("delivered", f"{found.delivered:,}", "settled: delivered, dropped by policy, or dead"),
-            ("waiting", f"{found.waiting:,}", "not settled yet"),
+            ("matched", f"{found.matched:,}", "of these, by their own fields"),
+            ("delivered", f"{found.delivered:,}", "settled: delivered, or dropped by policy"),
+            ("ready", f"{found.ready:,}", "to be delivered"),
+            ("in flight", f"{found.in_flight:,}", "being delivered"),
+            ("delayed", f"{found.delayed:,}", "failed, tried again later"),
             ("dead", f"{found.dead:,}", "dead letters"),
-            ("duplicates", f"{found.duplicates:,}", "told again, passed over"),
-            ("late", f"{found.late:,}", f"told more than {late_seconds:g} s after the change"),
-            ("repaired", f"{found.repaired:,}", "told by a sweep alone"),
+            ("duplicates", f"{found.duplicates:,}", "reported again, passed over"),
+            ("late", f"{found.late:,}", f"reported more than {late_seconds:g} s after the change"),
+            ("repaired", f"{found.repaired:,}", "reported by a sweep alone"),
             ("attempts", f"{found.attempts:,}", f"in the journal; {found.failed_attempts:,} failed"),
             ("redelivered", f"{found.redelivered:,}", "delivered more than once"),
             ("objects", f"{found.objects:,}", "in the bucket that match"),
-            ("missed", f"{found.missed:,}", "of these, no event tells"),
+            ("missed", f"{found.missed:,}", "of these, in a state that no event reports"),
             ("reported", f"{found.reported:,}", "of the missed, reported by this audit"),
         ],
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, QueueName, Url, Yes, open_bucket, wants_json
-from bucketmq.cli.output import age, ask, body_text, emit, emit_text, message_row, plural, say, table
-from bucketmq.deliveries import DeadLetter
+from bucketmq.cli.options import Json, QueueName, Url, Yes, existing_queue, open_bucket, wants_json
+from bucketmq.cli.output import age, ask, body_text, emit, emit_text, plural, say, table
+from bucketmq.deliveries import DeadLetter, message_dict
 
 BODY_CHARACTERS = 60
 REASON_CHARACTERS = 80
@@ -21,17 +21,17 @@ def dead(
     context: typer.Context,
     queue: QueueName,
     *,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
     full: Annotated[bool, typer.Option("--full", help="Every failed attempt, with its traceback.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """List dead letters, oldest first, with what went wrong."""
+    """List dead letters, oldest first, with the reason of each."""
     with open_bucket(context, url, probe=False) as bucket:
-        found = bucket.existing_queue(queue).dead_letters.peek(limit)
+        found = existing_queue(bucket, queue).dead_letters.peek(limit)
     if wants_json(context, as_json):
         for letter in found:
-            emit(letter_row(letter))
+            emit(letter.to_dict())
     elif full:
         for letter in found:
             _show_full(letter)
@@ -43,24 +43,12 @@ def dead(
         raise typer.Exit(Code.EMPTY)
 
 
-def letter_row(letter: DeadLetter) -> dict[str, Any]:
-    died = letter.message.died
-    return {
-        **message_row(letter),
-        "subscription": letter.subscription,
-        "reason": letter.reason,
-        "died_at": died.at if died else None,
-        "attempts": died.attempts if died else None,
-        "failures": letter.failures,
-    }
-
-
 def _show_table(letters: list[DeadLetter]) -> None:
     rows = []
     for letter in letters:
         died = letter.message.died
         since = datetime.now(UTC) - datetime.fromisoformat(died.at) if died else None
-        body = body_text(message_row(letter), BODY_CHARACTERS)
+        body = body_text(message_dict(letter), BODY_CHARACTERS)
         attempts = died.attempts if died else ""
         reason = letter.reason[:REASON_CHARACTERS]
         rows.append((letter.id, age(since.total_seconds() if since else None), attempts, reason, body))
@@ -68,7 +56,7 @@ def _show_table(letters: list[DeadLetter]) -> None:
 
 
 def _show_full(letter: DeadLetter) -> None:
-    row = letter_row(letter)
+    row = letter.to_dict()
     emit_text(f"id        {letter.id}  subscription {letter.subscription}  attempts {row['attempts']}")
     emit_text(f"sent      {row['sent_at']}")
     emit_text(f"died      {row['died_at']}")
@@ -91,7 +79,7 @@ def redrive(
     *,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; may be repeated.")] = None,
     where: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this text in an error.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many match.")] = False,
     yes: Yes = False,
     url: Url = None,
@@ -99,10 +87,10 @@ def redrive(
 ) -> None:
     """Send dead letters again, all of them or those that match, after asking.
 
-    They go back to the subscription they died in, with a full set of attempts.
+    They go back to the subscription in which they died, and have all their attempts again.
     """
     with open_bucket(context, url) as bucket:
-        letters = bucket.existing_queue(queue).dead_letters
+        letters = existing_queue(bucket, queue).dead_letters
         # Counted without the limit, which would count letters looked at, not letters that match.
         matched = letters.redrive(ids=ids, where=_mentions(where), dry_run=True).matched
         count = matched if limit is None else min(matched, limit)

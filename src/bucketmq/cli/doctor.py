@@ -1,4 +1,4 @@
-"""The verb doctor: checks what BucketMQ needs of a store, one thing after the other, and says the fix for each."""
+"""The verb doctor: checks what BucketMQ needs of a store, one thing after the other, and says how to fix what fails."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import typer
 from bucketmq.bucket.port import Missing, Object, Refused, Store, Unknown, Written
 from bucketmq.bucket.urls import open_store, without_secrets
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, Url, the_url, wants_json
-from bucketmq.cli.output import emit, screen
+from bucketmq.cli.options import Json, Url, Yes, the_url, wants_json
+from bucketmq.cli.output import emit, plural, say, screen
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
 from bucketmq.errors import BucketMQError, Denied, Invalid, NotFound, Unavailable, Unsupported
@@ -28,7 +28,10 @@ CREATE_ROUNDS = 10
 INCREMENTS = 5
 SKEW_SECONDS_MAX = 5.0
 ATTEMPTS_MAX = 500
+CHECK_WIDTH = 19
+"""Of the longest name of a check."""
 
+URL_CHECK = "url and credentials"
 OTHER_STORE = "use a store that honours conditional writes: S3, GCS, Azure, R2, Tigris, current MinIO, Ceph, SeaweedFS"
 
 
@@ -45,20 +48,38 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Wrong(Exception):
-    """A check found that the store does not do what it should."""
+    """The store answered, and not as its contract says."""
 
 
 def doctor(
     context: typer.Context,
-    place: Annotated[str | None, typer.Argument(metavar="[URL]", help="The bucket; else --url.")] = None,
+    place: Annotated[
+        str | None,
+        typer.Argument(metavar="[URL | QUEUE]", help="The bucket, else --url. With --deep: a queue, else all."),
+    ] = None,
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Look for damage in every object of the queues.")] = False,
+    mend: Annotated[bool, typer.Option("--mend", help="With --deep: repair what can be repaired.")] = False,
     url: Url = None,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Check a bucket: credentials, permissions, conditional writes under race, clock; with the fix for each.
+    """Check a bucket: credentials, permissions, conditional writes also in a race, the clock; with the fix for each.
 
-    Writes a few small objects under a name of their own and deletes them. Exits with 1 if something fails, 5 if the
-    store does not answer.
+    Writes a few small objects under a name of their own and deletes them. A check that fails for a reason that all
+    others would share is the last one. Exits with 1 if a check fails, 5 if the store does not answer.
+
+    --deep instead reads every segment, head, register and hint of a queue, or of all, and says what does not fit, by
+    shard and offset. Exits with 1 while anything is damaged. --mend shows the same, asks, and repairs what can be:
+    nothing is deleted, and what is replaced is kept below damaged/.
     """
+    if mend and not deep:
+        raise Invalid("--mend goes with --deep: it repairs what an inspection of the queues finds")
+    if deep:
+        from bucketmq.cli.doctor_deep import deep as inspect_queues
+
+        inspect_queues(context, url, place, mending=mend, yes=yes, as_json=as_json)
+        return
     wanted = the_url(context, place or url)
     findings = []
     for finding in examine(wanted):
@@ -68,6 +89,7 @@ def doctor(
         else:
             _show(finding)
     failed = [each for each in findings if each.status == "FAIL"]
+    say(f"{plural(len(failed), 'check')} failed" if failed else "all checks passed: this bucket can hold queues")
     if failed:
         raise typer.Exit(Code.UNAVAILABLE if failed[0].kind == Unavailable.kind else Code.ERROR)
 
@@ -75,20 +97,20 @@ def doctor(
 def _show(finding: Finding) -> None:
     style = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}[finding.status]
     console = screen()
-    console.print(f"[{style}]{finding.status:<4}[/]", finding.check, end="", soft_wrap=True)
-    console.print(f": {finding.detail}", markup=False, soft_wrap=True)
+    console.print(f"[{style}]{finding.status:<4}[/]  {finding.check:<{CHECK_WIDTH}}  ", end="", soft_wrap=True)
+    console.print(finding.detail, markup=False, soft_wrap=True)
     if finding.fix:
-        console.print(f"     fix: {finding.fix}", markup=False, soft_wrap=True)
+        console.print(f"      fix: {finding.fix}", markup=False, soft_wrap=True)
 
 
 def examine(url: str) -> Iterator[Finding]:
-    """Every check in turn. One that fails in a way that makes the others pointless ends the examination."""
+    """Every check in turn, up to a failure that all others would share, such as missing credentials."""
     try:
         store, prefix = open_store(url)
     except BucketMQError as error:
-        yield _failed("url and credentials", error, url)
+        yield _failed(URL_CHECK, error, url)
         return
-    yield Finding("url and credentials", "ok", f"{without_secrets(url)} can be used")
+    yield Finding(URL_CHECK, "ok", f"{without_secrets(url)} can be opened")
     patient = Patient(store, prefix)
     try:
         for name, check in patient.checks():
@@ -118,6 +140,10 @@ def _fix(error: BucketMQError, url: str, check: str) -> str:
             return f"allow this account {PERMISSIONS[scheme]}; {WHO[scheme]}"
         case NotFound():
             return "create the bucket, or correct its name in the URL"
+        case Unavailable() | Invalid() if scheme == "file" and check != URL_CHECK:
+            return (
+                "use a folder that this user may create or write to, on a disk that is mounted and that nothing clears"
+            )
         case Unavailable():
             return f"check the network, the endpoint and the region, then try again; {WHO.get(scheme, '')}".rstrip("; ")
         case Unsupported():
@@ -125,7 +151,7 @@ def _fix(error: BucketMQError, url: str, check: str) -> str:
         case Invalid():
             return "write the URL like file:///tmp/inbox or s3://name/prefix"
         case _:
-            return f"look at what {check} says above"
+            return f"do what the message says, then run doctor again; {check} must pass"
 
 
 PERMISSIONS = {
@@ -156,13 +182,13 @@ class Patient:
 
     def checks(self) -> list[tuple[str, Callable[[], Verdict]]]:
         return [
-            ("bucket reachable, may list", self.lists),
-            ("may write", self.writes),
-            ("may read", self.reads),
-            ("may delete", self.deletes),
+            ("list objects", self.lists),
+            ("write an object", self.writes),
+            ("read it back", self.reads),
+            ("delete it", self.deletes),
             ("conditional writes", self.probes),
-            ("creates under race", self.create_race),
-            ("replaces under race", self.replace_race),
+            ("racing creates", self.create_race),
+            ("racing replaces", self.replace_race),
             ("clock", self.clock),
             ("speed", self.speed),
         ]
@@ -181,14 +207,14 @@ class Patient:
 
     def lists(self) -> Verdict:
         page = self.store.list(join(self.prefix, "queues") + "/", after="", limit=1)
-        return "ok", "it holds queues already" if page.entries else "it holds no queues yet", ""
+        return "ok", "there are queues in it" if page.entries else "there are no queues in it yet", ""
 
     def writes(self) -> Verdict:
         reply = self.store.create(self.key("small"), b'{"doctor":1}\n')
         if isinstance(reply, Unknown):
-            raise Unavailable(f"the write's outcome is unknown: {reply.reason}")
+            raise Unavailable(f"whether the write landed is unknown: {reply.reason}")
         if isinstance(reply, Refused):
-            raise Wrong("a create under a name that nobody has used was refused")
+            raise Wrong("a create under an unused name was refused")
         return "ok", f"wrote {self.key('small')}", ""
 
     def reads(self) -> Verdict:
@@ -198,20 +224,20 @@ class Patient:
         keys = [entry.key for entry in self.store.list(self.root + "/", after="", limit=10).entries]
         if keys != [self.key("small")]:
             raise Wrong(f"what was written is not in the listing, which has {len(keys)} keys")
-        return "ok", "what was written is read back and listed", ""
+        return "ok", "the same bytes, and the key is in the listing", ""
 
     def deletes(self) -> Verdict:
         self.store.delete(self.key("small"))
         if isinstance(self.store.get(self.key("small")), Object):
             raise Wrong("what was deleted can still be read")
-        return "ok", "what was deleted is gone", ""
+        return "ok", "the key is gone", ""
 
     def probes(self) -> Verdict:
         found = self.engine.run(probe(self.prefix))
         return "ok", "; ".join(found.checks), ""
 
     def create_race(self) -> Verdict:
-        """Many threads create the same key at once, several times over: one of them may win."""
+        """Many threads create the same key at once, several times: each time at most one may win."""
         with ThreadPoolExecutor(RACERS) as pool:
             for number in range(CREATE_ROUNDS):
                 key, start = self.key(f"create-{number}"), threading.Barrier(RACERS)
@@ -223,14 +249,14 @@ class Patient:
                     raise Wrong(f"{len(winners)} of {RACERS} racing creates of one key won: it ignores If-None-Match")
                 if isinstance(found, Missing) or (winners and found.body != winners[0]):
                     raise Wrong("after a race of creates the object is not what the winner wrote")
-        return "ok", f"one of {RACERS} won, {CREATE_ROUNDS} times", ""
+        return "ok", f"{RACERS} writers created one key at once, {CREATE_ROUNDS} times: one won each time", ""
 
     def _create(self, key: str, body: bytes, start: threading.Barrier) -> Written | Refused | Unknown:
         start.wait()
         return self.store.create(key, body)
 
     def replace_race(self) -> Verdict:
-        """Many threads count together in one object: each accepted replace must count, and no other."""
+        """Many threads count up one number in one object: every accepted replace must count, and no other."""
         key = self.key("counter")
         self.store.create(key, b"0\n")
         with ThreadPoolExecutor(RACERS) as pool:
@@ -241,7 +267,7 @@ class Patient:
         value = -1 if isinstance(found, Missing) else int(found.body.split()[0])
         if not written <= value <= written + unknown:
             raise Wrong(f"{written} replaces were accepted and the counter is {value}: it ignores If-Match in a race")
-        return "ok", f"{RACERS} writers counted to {value} together, nothing lost", ""
+        return "ok", f"{RACERS} writers counted to {value} in one object, and no update was lost", ""
 
     def _count_up(self, key: str, start: threading.Barrier) -> tuple[int, int]:
         written = unknown = 0
@@ -250,7 +276,7 @@ class Patient:
             if attempt == 0:
                 start.wait()  # all have read the same state: however fast the store is, the first round is a race
             if isinstance(found, Missing):
-                raise Wrong("the counter is gone")
+                raise Wrong("an object that was being replaced is gone")
             nonce = self.hands.new_id().encode()  # no two states may have equal bytes: S3's mark is a checksum
             reply = self.store.replace(key, b"%d %s\n" % (int(found.body.split()[0]) + 1, nonce), found.version)
             written += isinstance(reply, Written)
@@ -264,7 +290,7 @@ class Patient:
     def clock(self) -> Verdict:
         """How far this machine's clock is off, from the time the store stamped on the probe's writes."""
         if not self.hands.clock.learnt:
-            return "warn", "the store did not tell the time of a write, so its clock is not known", ""
+            return "warn", "the store does not say when it wrote an object, so its clock is not known", ""
         skew = self.hands.clock.skew_seconds
         detail = f"this machine is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the store"
         if abs(skew) < SKEW_SECONDS_MAX:
@@ -276,7 +302,7 @@ class Patient:
         )
 
     def speed(self) -> Verdict:
-        """For information: what a request takes from here."""
+        """For information: how long a request takes from here."""
         writes, reads = [], []
         for number in range(5):
             key, before = self.key(f"speed-{number}"), time.monotonic()

@@ -1,4 +1,4 @@
-"""Examples in help texts. They are kept as data, so that a test runs every one of them as it is printed."""
+"""Examples in help texts, kept as data: a test runs each of them as it is printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit codes, and how an error is told: one line on standard error, or one JSON object there with `--json`."""
+"""Exit codes, and how an error is shown: one line on standard error, or one JSON object there with `--json`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 import json
 import sys
 
+from bucketmq.cli.output import printable
 from bucketmq.errors import BucketMQError, Contended, Invalid, LeaseLost, Unavailable
 
 
@@ -26,8 +27,8 @@ MEANINGS = {
     Code.OK: "it worked",
     Code.ERROR: "it failed; standard error says why",
     Code.USAGE: "the command is wrong as written",
-    Code.EMPTY: "there was nothing to receive, or nothing matched",
-    Code.CONTENDED: "the lease is lost, the key is taken, or too many write at once",
+    Code.EMPTY: "nothing to receive, or nothing matched",
+    Code.CONTENDED: "the lease is lost, the key is taken, or too many others write at once",
     Code.UNAVAILABLE: "the store did not answer; try again later",
     Code.INCOMPLETE: "an audit found changes that were missed",
     Code.INTERRUPTED: "interrupted with Ctrl-C",
@@ -50,9 +51,9 @@ def tell(kind: str, message: str, *, as_json: bool) -> None:
     """Print an error. Always one line, whatever the message holds, unless it points at a place in a text."""
     text = message if _points(message) else " ".join(message.split())
     line = json.dumps({"error": {"kind": kind, "message": text}}) if as_json else f"error ({kind}): {text}"
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(printable(line, lines=True) + "\n")
 
 
 def _points(message: str) -> bool:
-    """Whether the message has a caret under a place, as complaints about filters do: it must stay where it is."""
+    """Whether the message has a caret under a place, as errors in filters do: its lines must stay as they are."""
     return any(line.strip() == "^" for line in message.splitlines())

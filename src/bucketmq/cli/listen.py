@@ -27,9 +27,9 @@ from bucketmq.events import formats, signing
 from bucketmq.events.event import seconds_of
 from bucketmq.events.rule import Rule, Webhook, check_rule
 from bucketmq.notify.http import Poster
-from bucketmq.procedures.notifier import Notifier
 from bucketmq.procedures.requests import Answer, NoAnswer, Post
-from bucketmq.procedures.webhook import resolve
+from bucketmq.procedures.rules.notifier import Notifier
+from bucketmq.procedures.rules.webhook import resolve
 from bucketmq.rulebook import environment
 
 RETRY_SECONDS = (1.0, 2.0, 5.0)
@@ -39,7 +39,7 @@ LEFT_SECONDS = 86400.0
 
 _OURS = re.compile(r"listen-[0-9a-f]{8}\Z")
 SWEEP_NAME = "listen"
-"""An inventory of its own, so that what was there before is no news to it and the user's own sweeps lose nothing."""
+"""An inventory of its own, so that what was there before is not news to it and the user's own sweeps lose nothing."""
 
 
 def listen(
@@ -90,7 +90,7 @@ def listen(
 
         try:
             _remove_left(bucket)
-            sweeper.sweep()  # what changed before now is told before the rule begins, so it is no news to it
+            sweeper.sweep()  # what changed before now is reported before the rule begins, so it is not news to it
             bucket.run_watchers(name, started=started)
         finally:
             sweeper.stop()
@@ -121,7 +121,7 @@ def _remove(bucket: Bucket, name: str) -> None:
 
 
 class Sweeper:
-    """Looks again and again for changes that nobody told of, on a thread of its own."""
+    """Looks for unreported changes again and again, on a thread of its own."""
 
     def __init__(self, bucket: Bucket, seconds: float) -> None:
         self._bucket = bucket

@@ -1,4 +1,4 @@
-"""Verbs that look without touching: peek, tail."""
+"""Verbs that look and change nothing: peek, tail."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from bucketmq.cli.options import (
     QueueName,
     SubscriptionName,
     Url,
+    existing_queue,
     existing_subscription,
     open_bucket,
     wants_json,
 )
-from bucketmq.cli.output import body_text, emit, emit_text, flush, message_row, say, table
+from bucketmq.cli.output import body_text, emit, emit_text, flush, say, table
 from bucketmq.client import Queue
-from bucketmq.deliveries import PeekedMessage
+from bucketmq.deliveries import PeekedMessage, message_dict
 from bucketmq.errors import Invalid
-from bucketmq.procedures.append import trim_mark
-from bucketmq.procedures.requests import Procedure
-from bucketmq.procedures.subscription import position_of_offset
 from bucketmq.queue.settings import MAIN
 
 POLL_SECONDS = 1.0
@@ -36,25 +34,34 @@ def peek(
     context: typer.Context,
     queue: QueueName,
     *,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many messages.")] = 10,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many messages.")] = 10,
     subscription: SubscriptionName = MAIN,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Look at unsettled messages, oldest first, without claiming them.
 
-    The state is fresh (never handed out), held (by a receiver), waiting (for a retry) or moving (to the dead letters).
+    The state is ready (may be handed out now), in flight (in some receiver's hands), delayed (to be tried again later)
+    or dead (on its way to the dead letters).
     """
     with open_bucket(context, url, probe=False) as bucket:
-        found = existing_subscription(bucket, queue, subscription).peek(limit)
+        found = existing_subscription(existing_queue(bucket, queue), subscription).peek(limit)
     if wants_json(context, as_json):
         for each in found:
-            emit({"state": each.state, "attempts": each.attempts, **message_row(each)})
+            emit(each.to_dict())
     elif found:
         table(
             ("id", "state", "#attempts", "#shard", "#offset", "key", "body"),
             [
-                (m.id, m.state, m.attempts, m.shard, m.offset, m.key, body_text(message_row(m), BODY_CHARACTERS))
+                (
+                    m.id,
+                    m.state.replace("_", " "),
+                    m.attempts,
+                    m.shard,
+                    m.offset,
+                    m.key,
+                    body_text(message_dict(m), BODY_CHARACTERS),
+                )
                 for m in found
             ],
         )
@@ -67,10 +74,13 @@ def tail(
     context: typer.Context,
     queue: QueueName,
     *,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=0, help="Begin with the last so many messages.")] = 10,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing what is sent, until Ctrl-C.")] = False,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=0, help="Begin with this many of the last messages.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing what is sent, until Ctrl-C.")] = False,
     begin: Annotated[
-        str | None, typer.Option("--from", metavar="WHERE", help="earliest: everything kept; latest: only what is new.")
+        str | None,
+        typer.Option(
+            "--from", metavar="WHERE", help="earliest: everything kept; latest: only what is sent from now on."
+        ),
     ] = None,
     url: Url = None,
     as_json: Json = False,
@@ -80,7 +90,7 @@ def tail(
     Nothing is claimed or changed. With several shards, the order between shards is that of reading.
     """
     with open_bucket(context, url, probe=False) as bucket:
-        found = bucket.existing_queue(queue)
+        found = existing_queue(bucket, queue)
         positions, last = _begin(found, begin, limit)
         show = wants_json(context, as_json)
         count = 0
@@ -89,7 +99,7 @@ def tail(
             count += 1
         flush()
         if follow:
-            _follow(found, positions, show, local=found._engine.hands.store.local)
+            _follow(found, positions, show, local=bucket.store.local)
     if not count:
         say(f"nothing to show of {queue}")
         raise typer.Exit(Code.EMPTY)
@@ -99,32 +109,13 @@ def _begin(queue: Queue, begin: str | None, limit: int) -> tuple[dict[int, int],
     """Where to read from, and how many of what is read to show (None: all)."""
     match begin:
         case None:
-            return back(queue, limit), limit
+            return queue.back(limit), limit
         case "earliest":
-            return back(queue, None), None
+            return queue.back(None), None
         case "latest":
             return queue.tails(), None
         case _:
             raise Invalid(f"--from is earliest or latest, not {begin!r}")
-
-
-def back(queue: Queue, count: int | None) -> dict[int, int]:
-    """For each shard the base of the segment `count` messages before its end, or of the oldest one that is kept."""
-    return queue._engine.run(_positions(queue, count))
-
-
-def _positions(queue: Queue, count: int | None) -> Procedure[dict[int, int]]:
-    opened = yield from queue._api.open()
-    tails = yield from queue._api.tails()
-    positions = {}
-    for shard, end in tails.items():
-        log = opened.log(shard)
-        low = yield from trim_mark(log)
-        if count is None or end - count <= low:
-            positions[shard] = low
-        else:
-            positions[shard] = (yield from position_of_offset(opened, log, end - count))[1]
-    return positions
 
 
 def read_to_end(queue: Queue, positions: dict[int, int]) -> Iterator[PeekedMessage]:
@@ -151,7 +142,7 @@ def _follow(queue: Queue, positions: dict[int, int], as_json: bool, *, local: bo
 
 
 def _print(message: PeekedMessage, as_json: bool) -> None:
-    row = message_row(message)
+    row = message_dict(message)
     if as_json:
         emit(row)
         return

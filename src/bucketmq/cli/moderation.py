@@ -1,4 +1,4 @@
-"""The verbs of moderation: ingest, route, desk, status. Thin: the agents are `bucketmq.pipelines.moderation`."""
+"""The verbs of moderation: ingest, route, desk, status. Thin: the agents are `bucketmq.apps.moderation`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import typer
 from bucketmq import aio
 from bucketmq.cli.options import PROBE_VARIABLE, Json, open_bucket, state_of, wants_json
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
-from bucketmq.cli.serve import NEEDED, buckets_of
+from bucketmq.cli.serve import NEEDED, TrustedProxy, buckets_of, warn_plain_http
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.client import Bucket
 from bucketmq.errors import Invalid, NotFound, Unsupported
 from bucketmq.procedures.queues import EVENTS
 
 if TYPE_CHECKING:
-    from bucketmq.pipelines.moderation.posts import RoutedPost
-    from bucketmq.pipelines.moderation.router import Told
-    from bucketmq.pipelines.moderation.routing import Thresholds
-    from bucketmq.pipelines.moderation.settings import ModerationSettings
+    from bucketmq.apps.moderation.posts import RoutedPost
+    from bucketmq.apps.moderation.router import Told
+    from bucketmq.apps.moderation.routing import Thresholds
+    from bucketmq.apps.moderation.settings import ModerationSettings
 
 BucketUrl = Annotated[
     str | None,
@@ -44,30 +44,38 @@ def ingest(
     token: Annotated[
         list[str] | None, typer.Option(metavar="TOKEN", help="Who submits shows it (env: INGEST_TOKEN).")
     ] = None,
+    insecure_no_token: Annotated[
+        bool, typer.Option("--insecure-no-token", help="Let everybody submit who reaches a public address.")
+    ] = False,
+    trusted_proxy: TrustedProxy = None,
     url: BucketUrl = None,
     as_json: Json = False,
 ) -> None:
     """Take posts: POST /submit with {"id", "text", "media_url"?} is answered 201 when the post is durable.
 
-    Without a token anybody who reaches the port may submit. /docs shows the API, /metrics is for Prometheus. SIGTERM
-    and Ctrl-C finish what is in flight.
+    Without a token every program on this machine may submit, and no other address is listened on. /docs shows the API,
+    /metrics is for Prometheus. SIGTERM and Ctrl-C finish what is in flight.
     """
-    from bucketmq.pipelines.moderation.settings import settings_from
+    from bucketmq.apps.moderation.settings import settings_from
 
-    settings = settings_from(url=_url(context, url), port_ingest=port, ingest_tokens=tuple(token or ()))
+    settings = settings_from(
+        url=_url(context, url),
+        port_ingest=port,
+        ingest_tokens=tuple(token or ()),
+        trusted_proxies=tuple(trusted_proxy or ()),
+    )
 
     async def serve(bucket: aio.Bucket) -> None:
-        from bucketmq.pipelines.moderation.ingest import serve as run_ingest
+        from bucketmq.apps.moderation.ingest import serve as run_ingest
 
-        await run_ingest(bucket, settings, host=host, listening=listening)
+        await run_ingest(bucket, settings, host=host, listening=listening, insecure_no_token=insecure_no_token)
 
     def listening(address: str) -> None:
-        from bucketmq.server.access import is_loopback
-
         _tell_address(address, as_json=wants_json(context, as_json))
         say(f"posts go to {address}/submit; stop it with Ctrl-C")
-        if not settings.ingest_tokens and not is_loopback(host):
+        if insecure_no_token and not settings.ingest_tokens:
             say("WITHOUT A TOKEN: everybody who reaches this port can submit")
+        warn_plain_http(host, settings.trusted_proxies)
         flush()
 
     _run(settings.url, serve)
@@ -93,6 +101,7 @@ def route(
     review_format: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="slack, json or pagerduty (env: REVIEW_WEBHOOK_FORMAT; slack).")
     ] = None,
+    trusted_proxy: TrustedProxy = None,
     flag_above: Annotated[
         list[str] | None,
         typer.Option(metavar="[CATEGORY=]N", help="A violation above it is flagged without a person; 0.85."),
@@ -109,7 +118,7 @@ def route(
     Pulls the bucket's events; with --webhook the bucket's provider may post them too. Any number of routers may run.
     Prints a line for each post. SIGTERM and Ctrl-C finish what is in hand.
     """
-    from bucketmq.pipelines.moderation.settings import settings_from
+    from bucketmq.apps.moderation.settings import settings_from
 
     settings = settings_from(
         url=_url(context, url),
@@ -117,6 +126,7 @@ def route(
         webhook_secrets=tuple(secret or ()),
         review_url=review_url,
         review_format=review_format,
+        trusted_proxies=tuple(trusted_proxy or ()),
         thresholds=_thresholds(flag_above or [], clear_up_to or []),
     )
     show_json = wants_json(context, as_json)
@@ -125,10 +135,11 @@ def route(
     def listening(address: str) -> None:
         _tell_address(address, as_json=show_json)
         say(f"routing; notifications go to {address}/webhook; stop it with Ctrl-C")
+        warn_plain_http(host, settings.trusted_proxies)
         flush()
 
     async def work(bucket: aio.Bucket) -> None:
-        from bucketmq.pipelines.moderation.router import Router, serve
+        from bucketmq.apps.moderation.router import Router, serve
 
         if once:
             await Router(bucket, settings, told=told).run_once()
@@ -143,7 +154,7 @@ def route(
 
 async def _pull(bucket: aio.Bucket, settings: ModerationSettings, told: Told) -> None:
     """Route until SIGTERM or SIGINT."""
-    from bucketmq.pipelines.moderation.router import Router
+    from bucketmq.apps.moderation.router import Router
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -171,6 +182,7 @@ def desk(
     https: Annotated[
         bool, typer.Option("--https", help="A proxy in front speaks https: the cookie goes over nothing else.")
     ] = False,
+    trusted_proxy: TrustedProxy = None,
     private_images: Annotated[
         bool, typer.Option("--private-images", help="Also fetch images from this machine and private networks.")
     ] = False,
@@ -183,19 +195,26 @@ def desk(
     them. Each person has a token. Others on this machine can read a command line: better keep tokens in DESK_TOKENS,
     separated by spaces, or in a file. SIGTERM and Ctrl-C finish what is in flight.
     """
-    from bucketmq.pipelines.moderation.classify.fetch import FetchSettings
-    from bucketmq.pipelines.moderation.desk.people import DESK_TOKENS, lines_of, read_people
-    from bucketmq.pipelines.moderation.settings import settings_from
+    from bucketmq.apps.moderation.classify.fetch import FetchSettings
+    from bucketmq.apps.moderation.desk.people import DESK_TOKENS, lines_of, read_people
+    from bucketmq.apps.moderation.settings import settings_from
+    from bucketmq.server.callers import proxies_of
 
+    proxies_of(trusted_proxy or ())
     bucket_url = settings_from(url=_url(context, url)).url
     texts = [*(token or []), *(line for path in token_file or [] for line in lines_of(_read_file(path)))]
     people = read_people(texts or os.environ.get(DESK_TOKENS, "").split())
 
     async def serve(bucket: aio.Bucket) -> None:
-        from bucketmq.pipelines.moderation.desk.app import DeskSettings
-        from bucketmq.pipelines.moderation.desk.app import serve as run_desk
+        from bucketmq.apps.moderation.desk.app import DeskSettings
+        from bucketmq.apps.moderation.desk.app import serve as run_desk
 
-        settings = DeskSettings(people=people, https=https, fetch=FetchSettings(private=private_images))
+        settings = DeskSettings(
+            people=people,
+            https=https,
+            trusted_proxies=tuple(trusted_proxy or ()),
+            fetch=FetchSettings(private=private_images),
+        )
         await run_desk(bucket, settings, host=host, port=port, listening=listening)
 
     def listening(address: str) -> None:
@@ -219,7 +238,7 @@ def _read_file(path: Path) -> str:
 
 def status(context: typer.Context, *, url: BucketUrl = None, as_json: Json = False) -> None:
     """How many posts are where: waiting to be judged, pending, decided, waiting for a person."""
-    from bucketmq.pipelines.moderation.settings import settings_from
+    from bucketmq.apps.moderation.settings import settings_from
 
     settings = settings_from(url=_url(context, url))
     with open_bucket(context, settings.url, probe=False) as bucket:
@@ -236,7 +255,7 @@ def status(context: typer.Context, *, url: BucketUrl = None, as_json: Json = Fal
 
 
 def _status(bucket: Bucket) -> dict[str, Any]:
-    from bucketmq.pipelines.moderation import posts
+    from bucketmq.apps.moderation import posts
     from bucketmq.server.place import bus_of, run_now, seconds_now
 
     bus = bus_of(bucket)
@@ -267,7 +286,7 @@ def _url(context: typer.Context, given: str | None) -> str | None:
 
 
 def _thresholds(flag_above: list[str], clear_up_to: list[str]) -> Thresholds:
-    from bucketmq.pipelines.moderation.routing import CLEAR_UP_TO, FLAG_ABOVE, make_thresholds
+    from bucketmq.apps.moderation.routing import CLEAR_UP_TO, FLAG_ABOVE, make_thresholds
 
     flag, flag_by = _numbers(flag_above, FLAG_ABOVE)
     clear, clear_by = _numbers(clear_up_to, CLEAR_UP_TO)

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from bucketmq.cli.demo.screen import Screen
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, wants_json
-from bucketmq.cli.output import emit, emit_text, errors, say, screen
+from bucketmq.cli.output import emit, emit_text, say, screen
 
 if TYPE_CHECKING:
-    from bucketmq.pipelines.moderation.demo.account import Account
-    from bucketmq.pipelines.moderation.demo.show import Look, Show
+    from bucketmq.apps.moderation.demo.account import Account
+    from bucketmq.apps.moderation.demo.show import Look, Show
 
-LINE_SECONDS = 2.0
 BAR = 40
 
 
@@ -44,8 +42,8 @@ def demo(
     Needs no account and no server. Ends by itself in about two minutes; exits with 1 if a post is lost. Its folder goes
     with it, unless something failed: then the logs in it are kept.
     """
-    from bucketmq.pipelines.moderation.classify.choose import choice_of
-    from bucketmq.pipelines.moderation.demo.show import Plan, Show
+    from bucketmq.apps.moderation.classify.choose import choice_of
+    from bucketmq.apps.moderation.demo.show import Plan, Show
 
     choice_of(classifier)  # refused before anything is started
     folder = Path(tempfile.mkdtemp(prefix="bucketmq-moderation-"))
@@ -53,7 +51,7 @@ def demo(
     signal.signal(signal.SIGTERM, _leave)
     failed = True
     try:
-        with Screen() as shown, Show(plan, shown.show) as show:
+        with Screen() as shown, Show(plan, functools.partial(_show, shown)) as show:
             account = show.run()
             shown.close()
             if wants_json(context, as_json):
@@ -92,40 +90,9 @@ def _until_interrupted(show: Show) -> None:
         show.stay()
 
 
-class Screen:
-    """Draws on standard error: a picture that redraws itself on a terminal, a line every two seconds elsewhere."""
-
-    def __init__(self) -> None:
-        self._console = errors()
-        self._live = Live(console=self._console, refresh_per_second=5) if sys.stderr.isatty() else None
-        self._line_at = 0.0
-        self._note = ""
-
-    def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.__enter__()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop drawing; what was drawn last stays."""
-        if self._live is not None:
-            self._live.__exit__(None, None, None)
-            self._live = None
-
-    def show(self, look: Look) -> None:
-        if self._live is not None:
-            self._live.update(_picture(look))
-            return
-        if look.note != self._note:
-            self._note = look.note
-            self._console.print(Text(f"{look.seconds:5.1f} s  {look.note}"))
-        if time.monotonic() >= self._line_at:
-            self._line_at = time.monotonic() + LINE_SECONDS
-            steps = "  ".join(f"{name} {number}" for name, number in _steps(look))
-            self._console.print(Text(f"{look.seconds:5.1f} s  {steps}"))
+def _show(shown: Screen, look: Look) -> None:
+    shown.tell(look.note)
+    shown.show(lambda: _picture(look), lambda: "  ".join(f"{name} {number}" for name, number in _steps(look)))
 
 
 def _steps(look: Look) -> list[tuple[str, int]]:

@@ -15,11 +15,12 @@ import typer
 
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, Url, open_bucket, wants_json
-from bucketmq.cli.output import emit, emit_text, flush, plural, say
+from bucketmq.cli.output import emit, emit_bytes, emit_text, plural, say
 from bucketmq.cli.send import STDIN
 from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent
-from bucketmq.procedures.objects import Read, Stored
+from bucketmq.procedures.objects.put import Stored
+from bucketmq.procedures.objects.read import Read
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The object's key, like pending/7.json.")]
 
@@ -94,7 +95,10 @@ def get(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Print an object's bytes as they are; with --json, also what the store knows of it."""
+    """Print an object's bytes as they are; with --json, also what the store knows of it.
+
+    On a terminal, control characters are shown instead of obeyed, and what is not text is refused.
+    """
     with open_bucket(context, url, probe=False) as bucket:
         found = bucket.get(key)
     if output is not None:
@@ -105,9 +109,7 @@ def get(
     if wants_json(context, as_json):
         emit(_read_row(found, body=output is None))
     elif output is None:
-        flush()
-        sys.stdout.buffer.write(found.body)
-        sys.stdout.buffer.flush()
+        emit_bytes(found.body)
     else:
         say(f"{plural(len(found.body), 'byte')} of {key} in {output}")
 

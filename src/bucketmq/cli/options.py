@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from typing import Annotated
 
 import typer
 
-from bucketmq.client import Bucket, Subscription, connect
-from bucketmq.errors import Invalid, NotFound
+from bucketmq.client import Bucket, Queue, Subscription, connect
+from bucketmq.errors import Corrupt, Invalid, NotFound
 from bucketmq.queue.settings import MAIN
 
 URL_VARIABLE = "BUCKETMQ_URL"
 PROBE_VARIABLE = "BUCKETMQ_PROBE"
+NAMES_SHOWN = 10
 
 Url = Annotated[
     str | None,
@@ -20,16 +22,16 @@ Url = Annotated[
         "--url", metavar="URL", help=f"The bucket, like file:///tmp/inbox or s3://name/prefix (env: {URL_VARIABLE})."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON value a line on standard output.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON value per line on standard output.")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 SubscriptionName = Annotated[
-    str, typer.Option("--subscription", "-s", metavar="NAME", help="Another subscription than the queue's own.")
+    str, typer.Option("--subscription", "-s", metavar="NAME", help="The subscription, if not the queue's own.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 class State:
-    """What was given before the verb: `bucketmq --url ... --json VERB`."""
+    """Options given before the verb: `bucketmq --url ... --json VERB`."""
 
     def __init__(self, url: str | None = None, *, as_json: bool = False) -> None:
         self.url = url
@@ -51,7 +53,7 @@ def a_url(context: typer.Context, given: str | None) -> str | None:
 
 
 def the_url(context: typer.Context, given: str | None) -> str:
-    """The bucket's URL, which the verb cannot do without."""
+    """The bucket's URL, for a verb that needs one."""
     url = a_url(context, given)
     if not url:
         raise Invalid(f"no bucket: add --url, or set it once: export {URL_VARIABLE}=file:///tmp/inbox")
@@ -59,17 +61,40 @@ def the_url(context: typer.Context, given: str | None) -> str:
 
 
 def open_bucket(context: typer.Context, url: str | None, *, probe: bool = True) -> Bucket:
-    """Connect. Verbs that only look leave out the probe; the others pay for being safe on a store nobody tried."""
+    """Connect. Verbs that only look leave out the probe; the others test that the store honours conditional writes."""
     wanted = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
     return connect(the_url(context, url), probe=probe and wanted)
 
 
-def existing_subscription(bucket: Bucket, queue: str, subscription: str) -> Subscription:
-    """A subscription that is there already: looking at one by a mistyped name must not make it."""
-    found = bucket.existing_queue(queue)
-    if subscription == MAIN:
-        return found
-    names = [each.name for each in found.stats().subscriptions]
-    if subscription not in names:
-        raise NotFound(f"queue {queue!r} has no subscription {subscription!r}; it has: {', '.join(names)}")
-    return found.subscription(subscription)
+def existing_queue(bucket: Bucket, name: str) -> Queue:
+    """The queue of this name, or `NotFound` with the names that are like it: a mistyped name must not make a queue."""
+    found = bucket.existing_queue(name)
+    try:
+        found.settings()
+    except NotFound:
+        names = bucket.queues()
+        if name in names:
+            raise Corrupt(f"queue {name!r} has objects, but its settings are gone; restore its queue.json") from None
+        raise NotFound(
+            f"there is no queue {name!r}; {_instead(name, names)} To make it: bucketmq init {name}"
+        ) from None
+    return found
+
+
+def existing_subscription(queue: Queue, name: str, *, cure: str = "") -> Subscription:
+    """A subscription that is there already: a mistyped name must not make one."""
+    if name == MAIN:
+        return queue
+    names = [each.name for each in queue.subscriptions()]
+    if name not in names:
+        raise NotFound(f"queue {queue.name!r} has no subscription {name!r}; {_instead(name, names)}{cure}")
+    return queue.subscription(name)
+
+
+def _instead(name: str, names: list[str]) -> str:
+    """The names that may have been meant, or else those there are."""
+    alike = difflib.get_close_matches(name, names, n=3)
+    if alike:
+        return f"did you mean {' or '.join(alike)}?"
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f"there are: {', '.join(names[:NAMES_SHOWN])}{more}." if names else "there are none yet."

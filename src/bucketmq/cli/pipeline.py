@@ -20,7 +20,10 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 import typer
+from platformdirs import user_state_path
 
+from bucketmq.apps.moderation.settings import BUCKET_NAME, bucket_url
+from bucketmq.apps.shipped import SHIPPED
 from bucketmq.bucket.urls import without_secrets
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, Url, a_url, state_of, the_url, wants_json
@@ -30,16 +33,14 @@ from bucketmq.cli.pipeline_names import is_chore, load, made, option_words, opti
 from bucketmq.cli.progress import Progress
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.errors import Invalid
-from bucketmq.pipelines.moderation.settings import BUCKET_NAME, bucket_url
-from bucketmq.pipelines.shipped import SHIPPED
+from bucketmq.pipeline import Pipeline
 from bucketmq.queue.settings import DEAD_SUFFIX
-from bucketmq.spark.failure import explained
-from bucketmq.spark.folders import state_folder
 from bucketmq.spark.options import whole
-from bucketmq.spark.package import package as make_package
-from bucketmq.spark.pipeline import Pipeline
-from bucketmq.spark.progress import Figures, Stop, Totals, attend
-from bucketmq.spark.session import LEVELS, is_there, session
+from bucketmq.spark.running.failure import explained
+from bucketmq.spark.running.progress import Figures, Stop, Totals, attend
+from bucketmq.spark.setup import APP, private
+from bucketmq.spark.setup.package import package as make_package
+from bucketmq.spark.setup.session import LEVELS, is_there, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +51,7 @@ PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 MODERATION = "moderation"
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="One that comes along (bucketmq pipeline ls), or module:attribute.")
+    str, typer.Argument(metavar="NAME", help="A built-in pipeline (bucketmq pipeline ls), or module:attribute.")
 ]
 Checkpoint = Annotated[
     str | None,
@@ -59,7 +60,7 @@ Checkpoint = Annotated[
 
 
 def ls(context: typer.Context, as_json: Json = False) -> None:
-    """List the pipelines that come with BucketMQ."""
+    """List the built-in pipelines and chores."""
     rows = sorted(SHIPPED.values(), key=lambda each: each.name)
     if wants_json(context, as_json):
         for each in rows:
@@ -138,9 +139,9 @@ def run(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Run a pipeline on Spark, until it is told to stop.
+    """Run a pipeline on Spark until it is stopped.
 
-    Tells of each batch: rows a second, how many messages are left to read, how long it took, and how many rows became
+    Reports each batch: rows a second, how many messages are left to read, how long it took, and how many rows became
     dead letters. SIGTERM and Ctrl-C finish the batch in flight; a second one stops at once. Options of the pipeline
     itself follow, like --queue jobs for archive.
     """
@@ -221,8 +222,8 @@ def _tell_summary(done: Any) -> None:
     summary = msgspec.to_builtins(done)
     has_words = "__str__" in vars(type(done))
     if has_words or not isinstance(summary, dict):
-        if done is not None:
-            emit_text(str(done))
+        for line in str(done).splitlines() if done is not None else ():
+            emit_text(line)
         return
     for key, value in summary.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -243,7 +244,7 @@ def _run_pipeline(
     page: contextlib.AbstractContextManager[MetricsPage | None],
     as_json: bool,
 ) -> None:
-    from bucketmq.spark.run import start
+    from bucketmq.spark.running.run import start
 
     totals = Totals()
     stop = Stop()
@@ -277,17 +278,17 @@ def _run_pipeline(
 
 @contextlib.contextmanager
 def _signals(stop: Stop) -> Iterator[Callable[[], bool]]:
-    """While it lasts, signals are wishes. What it gives says whether one of them was Ctrl-C."""
+    """A signal only sets a flag; the loop reads it between batches. What this gives says whether one was Ctrl-C."""
     seen: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
         seen.append(number)
         stop.tell()
         if stop.urgent and not stop.attended:
-            # Nobody looks at wishes yet: Spark is still asked to begin, and a server that is gone is asked for minutes.
+            # The loop does not run yet: Spark is starting the query, and retries a server that is gone for minutes.
             raise KeyboardInterrupt
 
-    is_main = threading.current_thread() is threading.main_thread()  # nobody else may set handlers
+    is_main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
     numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
     before = {number: signal.signal(number, note) for number in numbers}
     try:
@@ -348,7 +349,7 @@ def _checkpoint(url: str, name: str) -> Path:
     path = unquote(urlsplit(shown).path if "://" in shown else shown)
     last = re.sub(r"[^A-Za-z0-9._-]", "_", Path(path).name or urlsplit(shown).netloc) or "bucket"
     mark = hashlib.sha256(shown.partition("?")[0].rstrip("/").encode()).hexdigest()[:12]
-    return state_folder("checkpoints", f"{last}-{mark}") / name
+    return private(user_state_path(APP) / "checkpoints" / f"{last}-{mark}") / name
 
 
 def _fields(end: Any) -> dict[str, Any]:

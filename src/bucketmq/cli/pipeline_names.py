@@ -1,7 +1,7 @@
 """From a name on the command line to a pipeline or a chore, with the options of its own put in.
 
-A name is that of one which comes along, or `module:attribute`: a Pipeline, a function that makes one, or a chore (a
-function whose first argument is `spark`). The options are the function's keyword arguments of simple kinds.
+A name is that of a built-in one, or `module:attribute`: a Pipeline, a function that makes one, or a chore (a function
+whose first argument is `spark`). The options are the function's keyword arguments of simple kinds.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from bucketmq.apps.shipped import SHIPPED
 from bucketmq.cli.worker import import_here
 from bucketmq.errors import Invalid
-from bucketmq.pipelines.shipped import SHIPPED
-from bucketmq.spark.pipeline import Pipeline
+from bucketmq.pipeline import Pipeline
 
 
 def load(name: str) -> Any:
@@ -27,7 +29,7 @@ def load(name: str) -> Any:
         )
     module, _, path = (name if shipped is None else shipped.where).partition(":")
     if not module or not path:
-        raise Invalid(f"{name!r} is no module:attribute; write it like posts:count")
+        raise Invalid(f"{name!r} is not a module:attribute; write it like posts:count")
     try:
         return functools.reduce(getattr, path.split("."), import_here(module))
     except AttributeError:
@@ -41,8 +43,8 @@ def made(found: Any, name: str, args: Sequence[str]) -> Pipeline | Callable[...,
             raise Invalid(f"pipeline {name} has no option {args[0]}; see bucketmq pipeline run --help")
         return found
     if not callable(found):
-        raise Invalid(f"{name} is no pipeline but {type(found).__name__}")
-    given = _read_options(found, name, args)
+        raise Invalid(f"{name} is not a pipeline but {type(found).__name__}")
+    given = _given(found, name, args)
     if is_chore(found):
         return functools.partial(found, **given)
     unmet = [key for key, each in inspect.signature(found).parameters.items() if _is_needed(each) and key not in given]
@@ -53,12 +55,12 @@ def made(found: Any, name: str, args: Sequence[str]) -> Pipeline | Callable[...,
         )
     made = found(**given)
     if not isinstance(made, Pipeline):
-        raise Invalid(f"{name} makes no pipeline but {type(made).__name__}")
+        raise Invalid(f"{name} makes {type(made).__name__}, not a pipeline")
     return made
 
 
 def is_chore(found: Any) -> bool:
-    """Whether it does its work by itself, given a session, and is no pipeline."""
+    """Whether it does its work by itself, given a session, and is not a pipeline."""
     return callable(found) and next(iter(inspect.signature(found).parameters), "") == "spark"
 
 
@@ -68,14 +70,10 @@ def _is_needed(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty and not many
 
 
-KINDS: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float, "bool": bool}
-"""Kinds of options that can be given as text, by the words of their annotation."""
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer does not export it
 
-
-def _own_options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The options that a function has for the command line: keyword arguments of simple kinds."""
-    parameters = inspect.signature(function).parameters.values()
-    return {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY and _kind(each) is not None}
+KINDS = {"str": str, "int": int, "float": float, "bool": bool}
+"""Kinds of arguments that can be options, by the words of their annotation."""
 
 
 def _kind(parameter: inspect.Parameter) -> str | None:
@@ -85,58 +83,45 @@ def _kind(parameter: inspect.Parameter) -> str | None:
     return word if word in KINDS else None
 
 
-def _read_options(function: Callable[..., Any], name: str, args: Sequence[str]) -> dict[str, Any]:
-    known = _own_options(function)
-    given: dict[str, Any] = {}
-    rest = list(args)
-    while rest:
-        word = rest.pop(0)
-        flag, equals, text = word.partition("=")
-        key = flag.removeprefix("--").replace("-", "_")
-        if not flag.startswith("--") or key not in known:
-            there = ", ".join(_flag(each) for each in known) or "none"
-            raise Invalid(f"{name} has no option {word!r}; it has: {there}")
-        kind = _kind(known[key])
-        assert kind is not None
-        if kind == "bool" and not equals:
-            given[key] = True
-            continue
-        if not equals:
-            if not rest:
-                raise Invalid(f"option {flag} of {name} needs a value")
-            text = rest.pop(0)
-        given[key] = _value(flag, kind, text)
-    missing = [key for key, each in known.items() if each.default is each.empty and key not in given]
-    if missing:
-        raise Invalid(f"{name} needs the option {_flag(missing[0])}")
-    return given
-
-
-def _value(flag: str, kind: str, text: str) -> Any:
-    if kind == "bool":
-        if text.lower() not in ("true", "false"):
-            raise Invalid(f"option {flag} is true or false, not {text!r}")
-        return text.lower() == "true"
-    try:
-        return KINDS[kind](text)
-    except ValueError:
-        raise Invalid(
-            f"option {flag} must be {'a whole number' if kind == 'int' else 'a number'}, not {text!r}"
-        ) from None
+def _own_options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The options that a function has for the command line: keyword arguments of simple kinds."""
+    parameters = inspect.signature(function).parameters.values()
+    return {_flag(each.name): each for each in parameters if each.kind is each.KEYWORD_ONLY and _kind(each)}
 
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def _given(function: Callable[..., Any], name: str, args: Sequence[str]) -> dict[str, Any]:
+    """What the command line says of a function's own options, read by a Typer command made of its signature."""
+
+    def take(**given: Any) -> dict[str, Any]:
+        return given
+
+    known = _own_options(function)
+    typed = [each.replace(annotation=_typed(each)) for each in known.values()]
+    take.__annotations__ = {each.name: each.annotation for each in typed}
+    take.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]  # what inspect looks for
+    app = typer.Typer(add_completion=False)
+    app.command(name, context_settings={"help_option_names": []})(take)
+    try:
+        read: dict[str, Any] = typer.main.get_command(app).main(list(args), standalone_mode=False)
+    except UsageError as error:
+        said = getattr(error, "format_message", error.__str__)().rstrip(".")
+        raise Invalid(f"{name}: {said}; its options are: {', '.join(known) or 'none'}") from None
+    return read
+
+
+def _typed(parameter: inspect.Parameter) -> Any:
+    kind = KINDS[str(_kind(parameter))]
+    return Annotated[kind if parameter.default is not None else kind | None, typer.Option()]
+
+
 def options_of(name: str) -> list[dict[str, Any]]:
     found = load(name)
-    if isinstance(found, Pipeline):
-        return []
-    return [
-        {"option": _flag(key), "kind": _kind(each), "needed": each.default is each.empty}
-        for key, each in _own_options(found).items()
-    ]
+    known = {} if isinstance(found, Pipeline) else _own_options(found)
+    return [{"option": flag, "kind": _kind(each), "needed": each.default is each.empty} for flag, each in known.items()]
 
 
 def option_words(name: str) -> str:

@@ -1,5 +1,4 @@
-"""Telling how far a long verb has come, on standard error: one line that changes on a terminal, now and then one
-elsewhere."""
+"""Progress of a long verb, on standard error: a line that changes on a terminal, a new line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ from rich.text import Text
 from bucketmq.cli.output import errors, say
 
 LINE_SECONDS = 5.0
-"""How often a line is printed where nothing can be redrawn: often enough for a log, rarely enough to read it."""
+"""How often a line is printed where nothing can be redrawn."""
 
 
 class Progress:
-    """While it lasts, `show` tells how far we are."""
+    """Shows the text last given to `show`, from entering to leaving."""
 
     def __init__(self, text: str) -> None:
         self._status = Status(Text(text), console=errors()) if sys.stderr.isatty() else None
@@ -42,5 +41,5 @@ class Progress:
 
 
 def rate(count: int, since: float) -> float:
-    """How many a second since a `time.monotonic()`."""
+    """How many per second since a `time.monotonic()`."""
     return count / max(time.monotonic() - since, 1e-9)

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from bucketmq.cli.exits import Code
+from bucketmq.cli.exits import Code, tell
 from bucketmq.cli.options import (
     Json,
     QueueName,
     SubscriptionName,
     Url,
     Yes,
+    existing_queue,
     existing_subscription,
     open_bucket,
     wants_json,
 )
-from bucketmq.cli.output import age, ask, emit, plural, say, table
-from bucketmq.client import Bucket
+from bucketmq.cli.output import age, ask, clear, emit, flush, plural, say, table
+from bucketmq.client import Queue
 from bucketmq.engines.meter import Requests
+from bucketmq.errors import Corrupt, NotFound
 from bucketmq.pricing import cost, dollars, prices_of
-from bucketmq.procedures.stats import QueueStats, ReaderStats, SubscriptionStats
-from bucketmq.queue.settings import MAIN, SHARDS_MAX
-
-READER_IDLE_SECONDS = 86400.0
-"""A reader that holds back messages and has not moved for so long may have ended for good."""
+from bucketmq.procedures.upkeep.stats import QueueStats, ReaderStats, SubscriptionStats
+from bucketmq.queue.settings import MAIN
 
 Provider = Annotated[
     str, typer.Option("--provider", help="Whose prices: s3, s3-express, gcs, azure, r2 or tigris.", metavar="NAME")
@@ -37,23 +38,29 @@ def init(
     context: typer.Context,
     queue: QueueName,
     *,
-    shards: Annotated[int | None, typer.Option(help="How many shards; more allow more writers at once.")] = None,
-    shards_max: Annotated[int | None, typer.Option(help="Workers may add shards up to this by themselves.")] = None,
+    shards: Annotated[int | None, typer.Option(help="Number of shards; more let more processes write at once.")] = None,
+    shards_max: Annotated[int | None, typer.Option(help="Workers may add shards by themselves, up to this.")] = None,
     ordered: Annotated[bool, typer.Option("--ordered", help="Per key: one in flight, in the order sent.")] = False,
     lease: Annotated[float | None, typer.Option(help="Seconds a receiver has before others get the message.")] = None,
     attempts: Annotated[int | None, typer.Option(help="Deliveries before a message becomes a dead letter.")] = None,
     keep: Annotated[float | None, typer.Option(help="Seconds that settled messages stay readable.")] = None,
-    expire: Annotated[float | None, typer.Option(help="Seconds after which unsettled messages go; 0: never.")] = None,
+    expire: Annotated[
+        float | None, typer.Option(help="Seconds until unsettled messages are dropped; 0: never.")
+    ] = None,
     dedup: Annotated[float | None, typer.Option(help="Seconds a deduplication key is remembered.")] = None,
-    in_flight_max: Annotated[int | None, typer.Option(help="Most messages handed out at once, per shard.")] = None,
+    in_flight_max: Annotated[int | None, typer.Option(help="Most messages in flight or delayed, per shard.")] = None,
+    main: Annotated[
+        bool | None,
+        typer.Option("--main/--no-main", help="Whether messages are kept until the subscription main settled them."),
+    ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Make a queue, or change its settings.
 
-    Sending makes a queue too; use this to choose settings first. What you leave out stays as it is.
+    Sending makes a queue too; use this to choose settings first. Settings that are not given stay as they are.
     """
-    given = {
+    given: dict[str, Any] = {
         "shards": shards,
         "shards_max": shards_max,
         "ordered": ordered or None,
@@ -63,6 +70,7 @@ def init(
         "expire_seconds": expire,
         "dedup_seconds": dedup,
         "in_flight_max": in_flight_max,
+        "main": main,
     }
     with open_bucket(context, url) as bucket:
         chosen = {name: value for name, value in given.items() if value is not None}
@@ -83,10 +91,10 @@ def shards(
 ) -> None:
     """Raise a queue's shard count, while it is in use.
 
-    More shards let more processes write at once. The count cannot be lowered. Others notice within half a minute.
+    More shards let more processes write at once. The count cannot be lowered. Other processes notice within 30 seconds.
     """
     with open_bucket(context, url) as bucket:
-        found = bucket.existing_queue(queue)
+        found = existing_queue(bucket, queue)
         before = found.settings().shards
         after = found.raise_shards(count).shards
     if wants_json(context, as_json):
@@ -98,34 +106,54 @@ def shards(
 def stats(
     context: typer.Context,
     queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="One queue; all of them if left out.")] = None,
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again and again, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often, with --watch.")] = 2.0,
     provider: Provider = "s3",
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Show how queues are doing: depth, in flight, dead, oldest age.
+    """Show how queues are doing: how many messages are ready, in flight, delayed and dead.
 
-    Costs a handful of requests however deep the queue is. Those of this very call are shown with their price.
+    Ready may be handed out now; in flight is in some receiver's hands; delayed may be handed out later: a retry that
+    backs off, or a send with a delay. A message counts once for each subscription that has not settled it.
+
+    Costs a handful of requests however deep the queue is. Those of this very call are shown with their price. Exits
+    with 1 if a queue is damaged.
     """
     prices_of(provider)
+    show_json = wants_json(context, as_json)
     with open_bucket(context, url, probe=False) as bucket:
-        names = [queue] if queue is not None else bucket.queues()
-        found = [bucket.existing_queue(name).stats() for name in names]
-        requests = bucket.requests
+        while True:
+            before = bucket.requests
+            names = [queue] if queue is not None else bucket.queues()
+            found = [existing_queue(bucket, name).stats() for name in names]
+            requests = bucket.requests - before
+            damaged = ". ".join(str(damage) for each in found for damage in each.damaged)
+            if watch and not show_json:
+                clear()
+            if show_json:
+                for each in found:
+                    emit(stats_row(each, requests, provider))
+            elif found:
+                show_stats(found, one=queue is not None)
+                say(bill(requests, provider, "this call"))
+            if not watch:
+                break
+            if damaged:
+                tell(Corrupt.kind, damaged, as_json=show_json)
+            flush()
+            time.sleep(every)
     if not found:
         say("there are no queues yet; make one: bucketmq send jobs '{\"n\": 1}'")
         raise typer.Exit(Code.EMPTY)
-    if wants_json(context, as_json):
-        for each in found:
-            emit(stats_row(each, requests, provider))
-        return
-    show_stats(found, one=queue is not None)
-    say(bill(requests, provider, "this call"))
+    if damaged:
+        raise Corrupt(damaged)
 
 
 def stats_row(stats: QueueStats, requests: Requests, provider: str) -> dict[str, Any]:
-    """The stats of a queue as JSON, with advice, the requests that asking took, and their price."""
-    row: dict[str, Any] = msgspec.to_builtins(stats)
-    row["advice"] = advice(stats)
+    """The stats of a queue as JSON: when they were taken, the requests that took, and their price."""
+    row: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **msgspec.to_builtins(stats)}
     row["requests"] = msgspec.to_builtins(requests)
     row["price"] = {"provider": provider, "usd": cost(requests, provider)}
     return row
@@ -133,16 +161,15 @@ def stats_row(stats: QueueStats, requests: Requests, provider: str) -> dict[str,
 
 def show_stats(found: list[QueueStats], *, one: bool) -> None:
     table(
-        ("queue", "#depth", "#in flight", "#waiting", "#delayed", "#dead", "oldest", "#sent", "#shards"),
+        ("queue", "#ready", "#in flight", "#delayed", "#dead", "oldest ready", "#sent", "#shards"),
         [
             (
                 each.queue,
-                f"{each.depth:,}",
+                f"{each.ready:,}",
                 f"{each.in_flight:,}",
-                f"{each.waiting:,}",
                 f"{'≥ ' if each.delayed_is_at_least else ''}{each.delayed:,}",
                 f"{each.dead:,}",
-                age(each.oldest_age_seconds),
+                age(each.oldest_ready_seconds),
                 f"{each.sent:,}",
                 each.shards,
             )
@@ -153,70 +180,49 @@ def show_stats(found: list[QueueStats], *, one: bool) -> None:
         _show_shards(found[0].subscriptions)
         _show_readers(found[0].readers)
     for each in found:
-        for line in advice(each):
+        for line in each.advice:
             say(f"{each.queue}: {line}")
 
 
 def _show_shards(subscriptions: tuple[SubscriptionStats, ...]) -> None:
-    table(
-        (
-            "subscription",
-            "#shard",
-            "#depth",
-            "#in flight",
-            "#waiting",
-            "oldest",
-            "#end of log",
-            "#processes",
-            "#conflicts",
-        ),
-        [
+    if subscriptions:
+        table(
             (
-                sub.name if place == 0 else "",
-                shard.shard,
-                f"{shard.depth:,}",
-                f"{shard.in_flight:,}",
-                f"{shard.waiting:,}",
-                age(shard.oldest_age_seconds),
-                f"{shard.tail:,}",
-                sub.holders if place == 0 else "",
-                f"{sub.conflict_rate:.0%}" if place == 0 else "",
-            )
-            for sub in subscriptions
-            for place, shard in enumerate(sub.shards)
-        ],
-    )
+                "subscription",
+                "#shard",
+                "#ready",
+                "#in flight",
+                "#delayed",
+                "oldest ready",
+                "#end of log",
+                "#processes",
+                "#conflicts",
+            ),
+            [
+                (
+                    sub.name if place == 0 else "",
+                    shard.shard,
+                    f"{shard.ready:,}",
+                    f"{shard.in_flight:,}",
+                    f"{shard.delayed:,}",
+                    age(shard.oldest_ready_seconds),
+                    f"{shard.tail:,}",
+                    sub.holders if place == 0 else "",
+                    f"{sub.conflict_rate:.0%}" if place == 0 else "",
+                )
+                for sub in subscriptions
+                for place, shard in enumerate(sub.shards)
+            ],
+        )
 
 
 def _show_readers(readers: tuple[ReaderStats, ...]) -> None:
-    """Queries and whoever else reads by offsets. None is the usual case, and shows nothing."""
+    """Readers that keep their own progress, such as Spark queries. Most queues have none, and show nothing."""
     if readers:
         table(
             ("reader", "#lag", "last progress", "holds back trimming"),
             [(each.name, f"{each.lag:,}", age(each.idle_seconds), "yes" if each.holds else "no") for each in readers],
         )
-
-
-def advice(stats: QueueStats) -> list[str]:
-    """What to do about what the numbers show."""
-    lines = [
-        f"{sub.name}: {sub.advice}; add shards: bucketmq shards {stats.queue} {_enough(sub, stats.shards)}"
-        for sub in stats.subscriptions
-        if sub.advice
-    ]
-    lines += [
-        f"reader {each.name} has not moved for {age(each.idle_seconds)} and holds back {plural(each.lag, 'message')}; "
-        f"if it ended: bucketmq spark forget {stats.queue} {each.name}"
-        for each in stats.readers
-        if each.holds and each.lag and each.idle_seconds > READER_IDLE_SECONDS
-    ]
-    if stats.dead:
-        lines.append(f"{plural(stats.dead, 'dead letter')}; look at them: bucketmq dead {stats.queue}")
-    return lines
-
-
-def _enough(sub: SubscriptionStats, shards: int) -> int:
-    return min(SHARDS_MAX, max(2 * shards, sub.holders))
 
 
 def bill(requests: Requests, provider: str, what: str) -> str:
@@ -237,16 +243,17 @@ def purge(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Forget everything unsettled, after asking. There is no way back."""
+    """Drop everything unsettled, after asking. There is no way back."""
     with open_bucket(context, url) as bucket:
-        count, what = _purgeable(bucket, queue, subscription, dead)
+        found = existing_queue(bucket, queue)
+        reader = None if dead else existing_subscription(found, subscription)
+        count, what = _purgeable(found, subscription, dead)
         purged = 0
         if count and not dry_run:
             if not ask(f"Purge {plural(count, what)} of {queue}?", yes=yes):
                 say("nothing was changed")
                 raise typer.Exit(Code.ERROR)
-            found = bucket.existing_queue(queue)
-            purged = found.dead_letters.purge() if dead else existing_subscription(bucket, queue, subscription).purge()
+            purged = found.dead_letters.purge() if reader is None else reader.purge()
     if wants_json(context, as_json):
         emit({"queue": queue, "matched": count, "purged": purged})
     else:
@@ -255,9 +262,12 @@ def purge(
         raise typer.Exit(Code.EMPTY)
 
 
-def _purgeable(bucket: Bucket, queue: str, subscription: str, dead: bool) -> tuple[int, str]:
-    found = bucket.existing_queue(queue).stats()
+def _purgeable(queue: Queue, subscription: str, dead: bool) -> tuple[int, str]:
+    stats = queue.stats()
     if dead:
-        return found.dead, "dead letter"
-    existing_subscription(bucket, queue, subscription)
-    return next(each.depth for each in found.subscriptions if each.name == subscription), "message"
+        return stats.dead, "dead letter"
+    found = [each for each in stats.subscriptions if each.name == subscription]
+    if not found:
+        names = ", ".join(each.name for each in stats.subscriptions)
+        raise NotFound(f"nobody reads {subscription} of {queue.name}; name another with --subscription: {names}")
+    return found[0].depth, "message"

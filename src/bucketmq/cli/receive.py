@@ -1,4 +1,4 @@
-"""Verbs that take messages in hand and settle them: receive, ack, retry."""
+"""Verbs that receive messages and settle them: receive, ack, retry."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from bucketmq.cli.options import (
     QueueName,
     SubscriptionName,
     Url,
+    existing_queue,
+    existing_subscription,
     open_bucket,
     wants_json,
 )
-from bucketmq.cli.output import body_text, emit, emit_text, flush, message_row, plural, say
+from bucketmq.cli.output import body_text, emit, emit_text, flush, plural, say
 from bucketmq.client import Bucket, Delivery, Subscription
 from bucketmq.deliveries import Batch
 from bucketmq.errors import Contended, Invalid, LeaseLost
-from bucketmq.procedures.api import read_receipt
+from bucketmq.procedures.claiming.receipts import read_receipt
 from bucketmq.queue.settings import MAIN
 
 Receipts = Annotated[
@@ -34,22 +36,28 @@ def receive(
     context: typer.Context,
     queue: QueueName,
     *,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many messages.")] = 1,
-    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so long for the first one.")] = 0.0,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many messages.")] = 1,
+    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait this long for the first one.")] = 0.0,
     lease: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long they are yours.")] = None,
     ack: Annotated[bool, typer.Option("--ack", help="Settle them once they are printed.")] = False,
     subscription: SubscriptionName = MAIN,
-    start: Annotated[str, typer.Option(help="Where a new subscription begins: earliest or latest.")] = "earliest",
+    start: Annotated[
+        str | None,
+        typer.Option(metavar="WHERE", help="Make the subscription if there is none, to begin at: earliest or latest."),
+    ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Receive messages. They are yours until their lease is over; settle each with its receipt.
 
-    Exits with 3 if there is nothing to receive.
+    Neither the queue nor the subscription is made by a mistyped name. Exits with 3 if there is nothing to receive.
     """
     with open_bucket(context, url) as bucket:
-        found = bucket.existing_queue(queue)
-        source = found if subscription == MAIN else found.subscription(subscription, start=start)
+        found = existing_queue(bucket, queue)
+        if start is not None and subscription != MAIN:
+            source = found.subscription(subscription, start=start)
+        else:
+            source = existing_subscription(found, subscription, cure=" To begin a new one: --start earliest or latest")
         got, last = _collect(source, limit, wait, lease)
         for delivery in got:
             _show(delivery, wants_json(context, as_json))
@@ -68,7 +76,7 @@ def receive(
 
 
 class _Full(Contended):
-    """Not empty: others have so many messages in hand that none is handed out."""
+    """Not empty: so many messages are in flight that no more are handed out."""
 
     kind = "full"
 
@@ -86,7 +94,7 @@ def _collect(
 
 
 def _show(delivery: Delivery, as_json: bool) -> None:
-    row = {"receipt": delivery.receipt, "attempt": delivery.attempt, **message_row(delivery)}
+    row = delivery.to_dict()
     if as_json:
         emit(row)
         return
@@ -101,7 +109,7 @@ def _show(delivery: Delivery, as_json: bool) -> None:
 def ack(context: typer.Context, receipts: Receipts, url: Url = None, as_json: Json = False) -> None:
     """Settle messages as done.
 
-    Exits with 4 if a lease was over: then somebody else has the message, and nothing was changed.
+    Exits with 4 if a lease is over: the message may be in other hands by now, and nothing was changed.
     """
     _settle(receipts, "ack", lambda delivery: delivery.ack(), context, url=url, as_json=wants_json(context, as_json))
 
@@ -111,15 +119,15 @@ def retry(
     receipts: Receipts,
     *,
     delay: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Instead of the back-off.")] = None,
-    reason: Annotated[str, typer.Option(help="What went wrong; kept with the message.")] = "",
-    bury: Annotated[bool, typer.Option("--bury", help="It can never work: make it a dead letter.")] = False,
+    reason: Annotated[str, typer.Option(help="What went wrong; stays with the message.")] = "",
+    bury: Annotated[bool, typer.Option("--bury", help="It can never succeed: make it a dead letter.")] = False,
     release: Annotated[bool, typer.Option("--release", help="Give it back without counting the attempt.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Give messages back: to be handed out again after the queue's back-off, or as the options say."""
     if bury and release:
-        raise Invalid("a message is buried or released, not both")
+        raise Invalid("give --bury or --release, not both")
     if (bury or release) and delay is not None:
         raise Invalid("--delay is for a plain retry; leave it out with --bury or --release")
     if release and reason:
@@ -147,7 +155,7 @@ def _settle(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Settle each receipt with one commit for all of a shard, and say which came too late."""
+    """Settle the receipts, in one commit for each shard, and say which came too late."""
     texts = list(_all(receipts))
     proofs = [read_receipt(text) for text in texts]
     with open_bucket(context, url) as bucket:
@@ -179,8 +187,7 @@ PAST = {"ack": "acked", "retry": "will retry", "bury": "buried", "release": "rel
 
 
 def _reader(bucket: Bucket, queue: str, subscription: str) -> Subscription:
-    found = bucket.existing_queue(queue)
-    return found if subscription == MAIN else found.subscription(subscription)
+    return existing_subscription(existing_queue(bucket, queue), subscription)
 
 
 def _flush(readers: Iterable[Subscription]) -> LeaseLost | None:
@@ -194,7 +201,7 @@ def _flush(readers: Iterable[Subscription]) -> LeaseLost | None:
 
 
 def _all(receipts: list[str]) -> Iterator[str]:
-    """The receipts given, those of standard input included: plain lines, or what `receive --json` printed."""
+    """The receipts given, with those of standard input: plain lines, or the output of `receive --json`."""
     for receipt in receipts:
         if receipt != "-":
             yield receipt

@@ -12,7 +12,7 @@ import typer
 from bucketmq.cli.credentials import given_secret
 from bucketmq.cli.options import Json, Url, open_bucket, wants_json
 from bucketmq.cli.output import emit, emit_text, flush, say
-from bucketmq.cli.rules_look import RuleName, destination_text, existing_rule, full_row, state_text
+from bucketmq.cli.rules_look import RuleName, destination_text, existing_rule, state_text
 from bucketmq.errors import Invalid
 from bucketmq.events.rule import Secrets
 from bucketmq.events.signing import new_secret
@@ -61,8 +61,8 @@ def fresh_secret() -> str:
 
 def warn_private(url: str) -> None:
     say(
-        "WARNING: --private lets this rule speak to this machine and to private networks, so that whoever may make "
-        f"rules can reach what only insiders should. For development only: {url}"
+        "WARNING: --private lets this rule speak to this machine and to private networks, so that everyone who may "
+        f"make rules can reach what only insiders should. For development only: {url}"
     )
 
 
@@ -115,7 +115,7 @@ def add(
 ) -> None:
     """Make a rule: which events go where, and how.
 
-    A webhook is delivered by whoever runs the rules: bucketmq rules run, or bucketmq serve.
+    A webhook is delivered by the process that runs the rules: bucketmq rules run, or bucketmq serve.
     """
     options: dict[str, Any] = {
         "format": wire and wire.value,
@@ -151,7 +151,7 @@ def add(
     if private:
         warn_private(to)
     if wants_json(context, as_json):
-        emit({"rule": full_row(rule), **({"signing_secret": made} if made is not None else {})})
+        emit({"rule": rule.to_dict(), **({"signing_secret": made} if made is not None else {})})
         return
     say(f"rule {name}: {rule.filter or 'every event'} goes to {destination_text(rule.to)}")
     if made is not None:
@@ -195,7 +195,7 @@ def pause(
     context: typer.Context,
     name: RuleName,
     *,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="A note for whoever looks.")] = "",
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Why, for those who look at the rule.")] = "",
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -232,7 +232,8 @@ def rotate(
 ) -> None:
     """Make a new signing secret, printed once; requests are signed with it and the one before.
 
-    Give it to the receiver, then end the use of the old one with --drop-old. Who delivers notices within half a minute.
+    Give it to the receiver, then end the use of the old one with --drop-old. Processes that deliver notice within half
+    a minute.
     """
     made = None if drop_old else fresh_secret()
     with open_bucket(context, url) as bucket:

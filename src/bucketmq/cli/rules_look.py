@@ -13,7 +13,7 @@ import typer
 
 from bucketmq.cli.credentials import masked_secrets
 from bucketmq.cli.exits import Code
-from bucketmq.cli.look import back, read_to_end
+from bucketmq.cli.look import read_to_end
 from bucketmq.cli.options import Json, Url, open_bucket, wants_json
 from bucketmq.cli.output import age, emit, emit_text, plural, say, table
 from bucketmq.client import Bucket
@@ -23,10 +23,11 @@ from bucketmq.events import filters
 from bucketmq.events.event import KINDS
 from bucketmq.events.filters import Explanation
 from bucketmq.events.rule import Destination, Rule, ToQueue, ToWatcher, Webhook
-from bucketmq.procedures.events import Attempt
 from bucketmq.procedures.queues import DELIVERIES, EVENTS
-from bucketmq.procedures.replay import Tested
-from bucketmq.procedures.stats import SubscriptionStats
+from bucketmq.procedures.rules.journal import Attempt
+from bucketmq.procedures.rules.replay import Tested
+from bucketmq.procedures.upkeep.stats import SubscriptionStats
+from bucketmq.values import plain
 
 ATTEMPTS_SHOWN = 10
 LETTERS_SHOWN = 10
@@ -64,15 +65,6 @@ def destination_text(to: Destination) -> str:
             return "watcher"
 
 
-def full_row(value: Any) -> Any:
-    """A value as JSON with its defaults, which the stored form leaves out."""
-    if not isinstance(value, msgspec.Struct):
-        return msgspec.to_builtins(value)
-    tag = value.__struct_config__.tag
-    kind = {value.__struct_config__.tag_field: tag} if tag is not None and value.__struct_config__.tag_field else {}
-    return kind | {name: full_row(getattr(value, name)) for name in value.__struct_fields__}
-
-
 class Books:
     """What the queue `events` says about rules: how far behind each is, and its dead letters."""
 
@@ -90,10 +82,12 @@ class Books:
     def of(self, rule: Rule) -> SubscriptionStats | None:
         return self._subscriptions.get(rule.subscription)
 
-    def waiting(self, rule: Rule) -> int:
-        """Events that the rule has not looked at, or looked at and not settled."""
+    def states(self, rule: Rule) -> dict[str, int]:
+        """How many events are ready for the rule (those it has yet to look at included), in flight and delayed."""
         found = self.of(rule)
-        return 0 if found is None else found.depth
+        if found is None:
+            return {"ready": 0, "in_flight": 0, "delayed": 0}
+        return {"ready": found.ready, "in_flight": found.in_flight, "delayed": found.delayed}
 
     def letters(self) -> list[DeadLetter]:
         """The dead letters of all rules, oldest first."""
@@ -107,7 +101,7 @@ def letters_of(bucket: Bucket, rule: Rule) -> list[DeadLetter]:
 def ls(context: typer.Context, url: Url = None, as_json: Json = False) -> None:
     """List the rules: what goes where, and how far each has come.
 
-    Waiting are the events of the log that a rule has yet to look at, and those it tries again.
+    Ready are the events of the log that a rule has yet to look at; delayed those that failed and are tried again later.
     """
     with open_bucket(context, url, probe=False) as bucket:
         rules = sorted(bucket.rules.list(), key=lambda rule: rule.name)
@@ -118,17 +112,17 @@ def ls(context: typer.Context, url: Url = None, as_json: Json = False) -> None:
         raise typer.Exit(Code.EMPTY)
     if wants_json(context, as_json):
         for rule in rules:
-            emit(_summary(rule, books.waiting(rule), dead[rule.subscription], books.of(rule)))
+            emit(_summary(rule, books, dead[rule.subscription]))
         return
     table(
-        ("name", "filter", "destination", "state", "#waiting", "#dead"),
+        ("name", "filter", "destination", "state", "#ready", "#in flight", "#delayed", "#dead"),
         [
             (
                 rule.name,
                 rule.filter or "(everything)",
                 destination_text(rule.to),
                 state_text(rule),
-                f"{books.waiting(rule):,}",
+                *(f"{count:,}" for count in books.states(rule).values()),
                 f"{dead[rule.subscription]:,}",
             )
             for rule in rules
@@ -140,18 +134,17 @@ def state_text(rule: Rule) -> str:
     return "active" if rule.paused is None else f"paused: {rule.paused}" if rule.paused != "paused" else "paused"
 
 
-def _summary(rule: Rule, waiting: int, dead: int, found: SubscriptionStats | None) -> dict[str, Any]:
+def _summary(rule: Rule, books: Books, dead: int) -> dict[str, Any]:
+    found = books.of(rule)
     return {
         "name": rule.name,
         "filter": rule.filter,
         "to": destination_text(rule.to),
         "state": "active" if rule.paused is None else "paused",
         "paused": rule.paused,
-        "waiting": waiting,
-        "in_flight": found.in_flight if found is not None else 0,
-        "retrying": found.waiting if found is not None else 0,
-        "oldest_age_seconds": found.oldest_age_seconds if found is not None else None,
+        **books.states(rule),
         "dead": dead,
+        "oldest_ready_seconds": found.oldest_ready_seconds if found is not None else None,
     }
 
 
@@ -164,13 +157,13 @@ def show(context: typer.Context, name: RuleName, url: Url = None, as_json: Json 
         letters = [letter for letter in books.letters() if letter.subscription == rule.subscription]
         attempts = recent_attempts(bucket, name)
     explained = filters.explain(filters.parse(rule.filter), body_bytes_max=rule.policy.body_bytes_max)
-    summary = _summary(rule, books.waiting(rule), len(letters), books.of(rule))
+    summary = _summary(rule, books, len(letters))
     if wants_json(context, as_json):
         letter_rows = [event_letter_row(letter) for letter in letters[:LETTERS_SHOWN]]
         emit(
             {
                 **summary,
-                "rule": full_row(rule),
+                "rule": plain(rule),
                 "secrets": secrets,
                 "explanation": explained,
                 "dead_letters": letter_rows,
@@ -195,14 +188,13 @@ def _show_rule(rule: Rule, secrets: dict[str, Any], summary: dict[str, Any], exp
         ("destination", destination_text(rule.to)),
         ("state", state_text(rule)),
         ("created", rule.created_at),
-        ("waiting", f"{summary['waiting']:,}"),
-        ("oldest", age(summary["oldest_age_seconds"])),
-        ("dead", f"{summary['dead']:,}"),
+        *((state.replace("_", " "), f"{summary[state]:,}") for state in ("ready", "in_flight", "delayed", "dead")),
+        ("oldest ready", age(summary["oldest_ready_seconds"])),
     ]
     if isinstance(rule.to, Webhook):
-        rows += [(field, _cell(value)) for field, value in full_row(rule.to).items() if field not in ("kind", "url")]
+        rows += [(field, _cell(value)) for field, value in plain(rule.to).items() if field not in ("kind", "url")]
     rows += [(f"secret: {kind}", _cell(value)) for kind, value in secrets.items()]
-    rows += [(field, _cell(value)) for field, value in full_row(rule.policy).items()]
+    rows += [(field, _cell(value)) for field, value in plain(rule.policy).items()]
     rows.append(("subscription", rule.subscription))
     table(("rule", ""), rows)
 
@@ -223,7 +215,7 @@ def recent_attempts(bucket: Bucket, name: str) -> list[Attempt]:
     """The last lines of the journal that are about this rule, oldest first."""
     queue = bucket.existing_queue(DELIVERIES)
     try:
-        found = list(read_to_end(queue, back(queue, JOURNAL_LINES)))
+        found = list(read_to_end(queue, queue.back(JOURNAL_LINES)))
     except NotFound:
         return []
     attempts = []
@@ -351,7 +343,7 @@ def dry_run(
     name: RuleOrNot = None,
     *,
     text: FilterOption = None,
-    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Look only below it; it ends with '/'.")] = "",
+    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Look only at keys that begin with it.")] = "",
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Stop after so many matches.")] = 1_000,
     url: Url = None,
     as_json: Json = False,

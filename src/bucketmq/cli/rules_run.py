@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from bucketmq.api.times import start_of
 from bucketmq.cli.dead import show_failures
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, Url, Yes, open_bucket, wants_json
@@ -20,9 +21,8 @@ from bucketmq.client import Bucket
 from bucketmq.deliveries import DeadLetter
 from bucketmq.errors import Invalid
 from bucketmq.events.rule import Rule, ToWatcher
-from bucketmq.procedures.bus import start_of
-from bucketmq.procedures.notifier import Notifier
 from bucketmq.procedures.queues import EVENTS
+from bucketmq.procedures.rules.notifier import Notifier
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)\Z")
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -89,18 +89,24 @@ def replay(
     context: typer.Context,
     name: RuleName,
     *,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="One object, as it is now.")] = None,
     prefix: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="One event for each object below it now; '' is everything.")
+        str | None, typer.Option(metavar="PREFIX", help="Each object whose key begins so now; '' is all of them.")
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="What happened since then; or 2h, 7d ago.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="What the log has since then, of these keys or all; or 2h, 7d."),
+    ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="And until then.")] = None,
     rate: Annotated[float, typer.Option(metavar="N", help="Events a second, at most.")] = 1_000.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Give one rule events again, under the same ids. Other rules see nothing of it."""
-    span = {"prefix": prefix, "since": moment(since), "until": moment(until)}
+    """Give one rule events again, under the same ids. Other rules see nothing of it.
+
+    With --key or --prefix, one event for each object that is there now. With --since, what happened then.
+    """
     with open_bucket(context, url) as bucket, Progress(f"replaying to {name}") as progress:
         existing_rule(bucket, name)
         found = bucket.rules.replay(
@@ -108,7 +114,10 @@ def replay(
             rate_per_second=rate,
             dry_run=dry_run,
             progress=lambda count: progress.show(f"{plural(count, 'event')} so far"),
-            **span,
+            key=key,
+            prefix=prefix,
+            since=moment(since),
+            until=moment(until),
         )
     if wants_json(context, as_json):
         emit({"rule": name, "dry_run": dry_run, **msgspec.to_builtins(found)})

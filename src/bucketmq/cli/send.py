@@ -36,15 +36,15 @@ def send(
     raw: Annotated[bool, typer.Option("--bytes", help="The body is bytes, not JSON.")] = False,
     key: Annotated[str | None, typer.Option(help="Ordering key: messages of one key go to one shard.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")] = None,
-    delay: Annotated[float | None, typer.Option(metavar="SECONDS", help="Deliver it this much later.")] = None,
+    delay: Annotated[float | None, typer.Option(metavar="SECONDS", help="Deliver it after this long.")] = None,
     at: Annotated[str | None, typer.Option(metavar="TIME", help="Deliver it then: 2030-01-31T12:00:00Z.")] = None,
-    dedup_key: Annotated[str | None, typer.Option(help="Send only once, however often you try.")] = None,
+    dedup_key: Annotated[str | None, typer.Option(help="Send it once, however often this is tried.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Send a message; prints its id when it is durable.
 
-    The queue is made on first use.
+    The queue is made if there is none.
     """
     if text and raw:
         raise Invalid("a body is --text or --bytes, not both")
@@ -56,13 +56,13 @@ def send(
         if lines:
             _send_lines(to, source, how, text=text, as_json=wants_json(context, as_json))
             return
-        receipt = to.send(_body(source.read(), text=text, raw=raw), dedup_key=dedup_key, **how)
+        answer = to.send(_body(source.read(), text=text, raw=raw), dedup_key=dedup_key, **how)
     if wants_json(context, as_json):
-        emit(receipt)
+        emit(answer)
         return
-    emit_text(receipt.id)
-    where = "for later" if receipt.offset is None else f"shard {receipt.shard}, offset {receipt.offset}"
-    say(f"{'was sent already to' if receipt.duplicate else 'sent to'} {queue} ({where})")
+    emit_text(answer.id)
+    where = "delayed" if answer.offset is None else f"shard {answer.shard}, offset {answer.offset}"
+    say(f"{'was already sent to' if answer.duplicate else 'sent to'} {queue} ({where})")
 
 
 def _headers(given: list[str] | None) -> dict[str, str] | None:
@@ -70,7 +70,7 @@ def _headers(given: list[str] | None) -> dict[str, str] | None:
     for each in given or ():
         name, equals, value = each.partition("=")
         if not name or not equals:
-            raise Invalid(f"a header is NAME=VALUE, not {each!r}")
+            raise Invalid(f"{each!r} is not a header; write NAME=VALUE, like trace=abc")
         headers[name] = value
     return headers or None
 
@@ -96,7 +96,7 @@ def _input(body: str | None, file: Path | None) -> AbstractContextManager[Binary
         try:
             return file.open("rb")
         except OSError as error:
-            raise Invalid(f"cannot read {file}: {error.strerror}") from error
+            raise Invalid(f"cannot read {file}: {error.strerror}; give a file that exists and is readable") from error
     if body is not None and body != STDIN:
         return BytesIO(body.encode(errors="surrogateescape"))
     if body is None and file is None and sys.stdin.isatty():
@@ -123,15 +123,15 @@ def _text(raw_body: bytes) -> str:
 
 
 def _send_lines(to: Queue, source: BinaryIO, how: dict[str, Any], *, text: bool, as_json: bool) -> None:
-    """A segment for every thousand lines. What was sent before an error stays sent, and the last line says how much."""
+    """One segment for every thousand lines. What was sent before an error stays sent; the last line says how much."""
     sent = 0
     try:
         for bodies in _batches(_bodies(source, text=text)):
-            receipts = to.send_many(bodies, **how)
-            sent += len(receipts)
+            answers = to.send_many(bodies, **how)
+            sent += len(answers)
             if as_json:
-                for receipt in receipts:
-                    emit(receipt)
+                for answer in answers:
+                    emit(answer)
     finally:
         say(f"sent {plural(sent, 'message')} to {to.name}")
 

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -15,11 +16,12 @@ import typer
 
 from bucketmq import aio
 from bucketmq.cli.options import PROBE_VARIABLE, Json, Url, the_url, wants_json
-from bucketmq.cli.output import emit, flush, say
+from bucketmq.cli.output import LogLines, emit, flush, say
 from bucketmq.errors import Invalid, Unsupported
 
 if TYPE_CHECKING:
     from bucketmq.server.access import Access
+    from bucketmq.server.pubsub import Push
     from bucketmq.server.settings import ServerSettings
 
 TOKEN_VARIABLE = "BUCKETMQ_TOKEN"
@@ -28,7 +30,23 @@ SIGNING_VARIABLE = "BUCKETMQ_SIGNING_SECRET"
 
 ANY_BUCKET = "*"
 
-NEEDED = ("fastapi", "httpcore2", "starlette", "uvicorn", "watchfiles")
+NEEDED = (
+    "cryptography",
+    "fastapi",
+    "fastapi_offline",
+    "httpcore2",
+    "itsdangerous",
+    "jwt",
+    "prometheus_client",
+    "starlette",
+    "uvicorn",
+    "watchfiles",
+)
+
+TrustedProxy = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CIDR", help="A proxy in front, such as 10.0.0.0/8: its X-Forwarded-For says who calls."),
+]
 
 
 def serve(
@@ -61,11 +79,21 @@ def serve(
         typer.Option(metavar="NAME", help="Take events of this bucket; '*' of all. Default: the URL's."),
     ] = None,
     sns_topic: Annotated[
-        list[str] | None, typer.Option(metavar="ARN", help="Confirm subscriptions of this topic alone.")
+        list[str] | None, typer.Option(metavar="ARN", help="Take messages of this topic, and confirm it, alone.")
     ] = None,
+    sns_verify: Annotated[
+        bool, typer.Option("--sns-verify/--no-sns-verify", help="Take only what SNS signed; test servers do not sign.")
+    ] = True,
     sns_url: Annotated[
         str | None, typer.Option(metavar="URL", help="An SNS that is not Amazon's, such as a test server.")
     ] = None,
+    pubsub_audience: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Take pushes of Pub/Sub whose token is for this audience.")
+    ] = None,
+    pubsub_email: Annotated[
+        str | None, typer.Option(metavar="EMAIL", help="The service account that Pub/Sub pushes on behalf of.")
+    ] = None,
+    trusted_proxy: TrustedProxy = None,
     origin: Annotated[
         list[str] | None, typer.Option(metavar="HOST", help="May ask to send CloudEvents. Default: anybody.")
     ] = None,
@@ -75,7 +103,7 @@ def serve(
     """Receive notifications over HTTP, and run the bucket's rules.
 
     Point Tigris, S3, SNS, EventBridge, MinIO, Ceph, SeaweedFS, Pub/Sub, Event Grid or CloudEvents at
-    /events/SOURCE (/events/auto finds out). Give every secret twice while it changes: each of them opens the door.
+    /events/SOURCE (/events/auto finds out). To rotate a secret, give the old and the new one: each opens the door.
     Others on this machine can read a command line: better keep secrets in variables or files.
     /docs shows the API, /metrics is for Prometheus. SIGTERM and Ctrl-C finish what is in hand.
     """
@@ -89,6 +117,7 @@ def serve(
             bearer=[*(token or []), *_from_files(token_file or []), *_from_environment(TOKEN_VARIABLE)],
             basic=[*(basic or []), *_from_environment(BASIC_VARIABLE)],
             signing=[*(signing_secret or []), *_from_environment(SIGNING_VARIABLE)],
+            push=_push(pubsub_audience, pubsub_email),
             no_auth=no_auth,
         )
         settings = check_settings(
@@ -96,7 +125,9 @@ def serve(
                 access=access,
                 buckets=buckets_of(wanted, from_bucket or []),
                 sns_topics=tuple(sns_topic or []),
+                sns_verify=sns_verify,
                 sns_prefix=sns_url,
+                trusted_proxies=tuple(trusted_proxy or []),
                 origins=tuple(origin or []),
                 notify=not no_notify,
                 files=not no_files,
@@ -119,6 +150,7 @@ async def _serve(url: str, settings: ServerSettings, host: str, port: int, *, as
             emit({"url": address, "pid": os.getpid()})
         say(f"listening on {address}: notifications go to {address}/events/SOURCE; stop it with Ctrl-C")
         say(_who(settings.access))
+        warn_plain_http(host, settings.trusted_proxies)
         flush()
 
     check_host(settings, host)
@@ -130,11 +162,32 @@ async def _serve(url: str, settings: ServerSettings, host: str, port: int, *, as
         await bucket.close()
 
 
+def warn_plain_http(host: str, trusted_proxies: Sequence[str] = ()) -> None:
+    """Whoever names a proxy has one in front, which speaks HTTPS."""
+    from bucketmq.server.access import is_loopback
+
+    if not is_loopback(host) and not trusted_proxies:
+        say("WITHOUT HTTPS: everybody on the way can read secrets; put a proxy in front, and name it: --trusted-proxy")
+
+
+def _push(audience: str | None, email: str | None) -> Push | None:
+    if audience is None and email is None:
+        return None
+    from bucketmq.server.pubsub import Push
+
+    return Push(audience=audience or "", email=email or "")
+
+
 def _who(access: Access) -> str:
     """How many secrets there are; none of them is shown."""
     if access.no_auth:
         return "WITHOUT SECRETS: every program on this machine can report events"
-    kinds = {"token": len(access.bearer), "basic secret": len(access.basic), "signing secret": len(access.signing)}
+    kinds = {
+        "token": len(access.bearer),
+        "basic secret": len(access.basic),
+        "signing secret": len(access.signing),
+        "Pub/Sub account": int(access.push is not None),
+    }
     return "callers show one of: " + ", ".join(f"{count} {kind}(s)" for kind, count in kinds.items() if count)
 
 
@@ -175,6 +228,6 @@ class _JsonLines(logging.Formatter):
 
 def _log_to_stderr(*, as_json: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_JsonLines() if as_json else LogLines())
     logging.basicConfig(handlers=[handler])
     logging.getLogger("bucketmq").setLevel(logging.INFO)

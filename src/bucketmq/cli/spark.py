@@ -33,7 +33,7 @@ def forget(
     A reader that is forgotten holds back trimming no more. Of a transaction (--txn) the queue forgets which batches
     were published: run again, they would be published again.
     """
-    from bucketmq.spark import readers
+    from bucketmq.spark.upkeep import readers
 
     place = the_url(context, url), queue, name
     known: msgspec.Struct = readers.find_transaction(*place) if txn else readers.find(*place)
@@ -60,7 +60,7 @@ def orphans(context: typer.Context, queue: QueueName, url: Url = None, as_json: 
 
     Trimming does this by itself, once a day.
     """
-    from bucketmq.spark import orphans as spark_orphans
+    from bucketmq.spark.upkeep import orphans as spark_orphans
 
     removed = spark_orphans.remove(the_url(context, url), queue)
     if wants_json(context, as_json):
@@ -92,7 +92,7 @@ def restore_checkpoint(
     in the queue it read (--reader), whatever it wrote to, and the last batches may run again. Queries with state
     cannot be restored.
     """
-    from bucketmq.spark import restore
+    from bucketmq.spark.upkeep import restore
 
     if (txn is None) == (reader is None):
         raise Invalid("give --txn or --reader, one of them")

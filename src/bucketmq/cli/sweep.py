@@ -1,4 +1,4 @@
-"""The verb sweep: finds changes that nobody told of, once or again and again."""
+"""The verb sweep: finds unreported changes, once or again and again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bucketmq.cli.progress import Progress, rate
 from bucketmq.client import Bucket
 from bucketmq.engines.signals import StopOnSignal
 from bucketmq.errors import Unavailable
-from bucketmq.procedures.sweep import Swept
+from bucketmq.procedures.objects.sweep import Swept
 
 
 class First(StrEnum):

@@ -15,15 +15,15 @@ import msgspec
 import typer
 
 from bucketmq import aio, outcomes
+from bucketmq.api.watching import Watcher
 from bucketmq.changes import ChangeData
 from bucketmq.cli.options import Json, wants_json
 from bucketmq.cli.output import emit, emit_text, flush, plural, say
 from bucketmq.cli.worker import import_here, log_to_stderr
 from bucketmq.client import Bucket
 from bucketmq.errors import Invalid
-from bucketmq.procedures.bus import Watcher
-from bucketmq.procedures.gather import Complete
-from bucketmq.procedures.notifier import Notifier
+from bucketmq.procedures.rules.fan_in import Complete
+from bucketmq.procedures.rules.notifier import Notifier
 from bucketmq.rulebook import is_async
 
 
@@ -99,7 +99,7 @@ class Lines:
         self._lock = threading.Lock()
 
     def telling(self, watcher: Watcher) -> Callable[[Any], Any]:
-        """The same handler, told of; an async one stays async."""
+        """The same handler, with a line for each call; an async one stays async."""
         handler = watcher.handler
         if is_async(handler):
 

@@ -1,15 +1,15 @@
-"""The verb worker: runs a handler named as module:function until it is told to stop."""
+"""The verb worker: runs a handler named as module:function until a signal stops it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import importlib
 import inspect
 import logging
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -19,11 +19,13 @@ import msgspec
 import typer
 
 from bucketmq import aio
-from bucketmq.cli.options import Json, Url, open_bucket, wants_json
-from bucketmq.cli.output import emit, plural, say
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import Json, Url, existing_queue, open_bucket, wants_json
+from bucketmq.cli.output import LogLines, emit, plural, say, say_lines
 from bucketmq.cli.queues import Provider, bill
 from bucketmq.engines.meter import Requests
-from bucketmq.errors import Invalid
+from bucketmq.errors import BucketMQError, Invalid
+from bucketmq.outcomes import Bury, Release, Retry
 from bucketmq.pricing import cost, prices_of
 
 REFUSED_WRITES_MAX = 0.2
@@ -36,22 +38,25 @@ def worker(
     context: typer.Context,
     handler: Annotated[str, typer.Argument(metavar="MODULE:HANDLER", help="The function to call for each delivery.")],
     *,
-    queue: Annotated[str | None, typer.Option(metavar="NAME", help="For a plain function: where to receive.")] = None,
+    queue: Annotated[str | None, typer.Option(metavar="NAME", help="Where to receive, for a plain function.")] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Handlers at the same time.")] = 1,
-    lease: Annotated[float | None, typer.Option(metavar="SECONDS", help="Kept alive while a handler runs.")] = None,
-    stop_when_empty: Annotated[bool, typer.Option("--stop-when-empty", help="End when nothing is left.")] = False,
+    lease: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Of a lease; kept alive while a handler runs.")
+    ] = None,
+    stop_when_empty: Annotated[bool, typer.Option("--stop-when-empty", help="End when nothing is ready.")] = False,
     provider: Provider = "s3",
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Run a handler for a queue's messages.
 
-    The handler is decorated with @queue.handler, or a plain function with --queue. It may be async. An exception is a
-    retry. SIGTERM and Ctrl-C finish what is in hand and give the rest back.
+    The handler is decorated with @queue.handler, or a plain function with --queue, whose queue must exist. It may be
+    async. An exception is a retry, and is logged. SIGTERM and Ctrl-C finish the messages in hand, give the others back
+    and exit with 0. With --stop-when-empty it exits with 1 if it leaves messages behind that failed.
     """
     prices_of(provider)
-    log_to_stderr()
     function = load(handler)
+    log_to_stderr()  # unless the handler's module has set up logging of its own
     options: dict[str, Any] = {"concurrency": concurrency, "lease_seconds": lease, "stop_when_empty": stop_when_empty}
     tally = Tally()
     if queue is None and hasattr(function, "queue"):
@@ -62,30 +67,34 @@ def worker(
         raise Invalid(f"{handler} is a plain function; say where to receive with --queue, or decorate it")
     else:
         with open_bucket(context, url) as bucket:
-            found = bucket.queue(queue)
-            found.settings()
+            found = existing_queue(bucket, queue)
             say(f"worker for {queue}: {handler}, {plural(concurrency, 'handler')} at a time; stop it with Ctrl-C")
             found.run(tally.counting(function), **options)
             requests = bucket.requests
     _report(tally, requests, provider, as_json=wants_json(context, as_json))
+    if stop_when_empty and tally.failing:
+        raise typer.Exit(Code.ERROR)
 
 
 def log_to_stderr() -> None:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    """Log lines for people, unless logging was set up already."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogLines())
+    logging.basicConfig(handlers=[handler])
 
 
 def load(name: str) -> Callable[[Any], Any]:
     """The function that `module:function` names, also from a module in the current folder."""
     module_name, colon, path = name.partition(":")
     if not module_name or not colon or not path:
-        raise Invalid(f"{name!r} is not module:function, like tasks:handle")
+        raise Invalid(f"{name!r} is not a handler; write module:function, like tasks:handle")
     found: Any = import_here(module_name)
     try:
         found = functools.reduce(getattr, path.split("."), found)
     except AttributeError:
-        raise Invalid(f"module {module_name!r} has no {path!r}") from None
+        raise Invalid(f"module {module_name!r} has no {path!r}; name a function that it defines") from None
     if not callable(found):
-        raise Invalid(f"{name} is not a function but {type(found).__name__}")
+        raise Invalid(f"{name} is not a function but {type(found).__name__}; name a function that takes a delivery")
     function: Callable[[Any], Any] = found
     return function
 
@@ -98,19 +107,31 @@ def import_here(module_name: str) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise
-        raise Invalid(f"there is no module {module_name!r} here or in the Python path") from error
+        if error.name is not None and (module_name + ".").startswith(error.name + "."):
+            raise Invalid(f"there is no module {module_name!r}; run this in its folder, or set PYTHONPATH") from error
+        raise Invalid(f"module {module_name!r} needs {error.name}, which is not installed; install it") from error
+    except BucketMQError:
+        raise
+    except Exception as error:
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if _is_users(each)]
+        say_lines("".join((*traceback.format_list(frames), *traceback.format_exception_only(error))))
+        raise Invalid(
+            f"module {module_name!r} cannot be imported ({type(error).__name__}); correct what the lines above name"
+        ) from None
+
+
+def _is_users(frame: traceback.FrameSummary) -> bool:
+    """Whether a line of a traceback is neither ours nor Python's own importing."""
+    return frame.filename != __file__ and "importlib" not in frame.filename
 
 
 def _run_decorated(queue: Any, function: Callable[[Any], Any], options: dict[str, Any]) -> Requests:
     """Run the handler on the queue it was made for, blocking or async, and count that bucket's requests."""
-    meter = queue._engine.hands.meter
     if isinstance(queue, aio.Queue):
         asyncio.run(queue.run(function, **options))
     else:
         queue.run(function, **options)
-    requests: Requests = meter.read()
+    requests: Requests = queue.requests
     return requests
 
 
@@ -120,38 +141,48 @@ class Tally:
     def __init__(self) -> None:
         self.handled = 0
         self.failed = 0
+        """Calls that raised, or returned `Retry` or `Bury`."""
+        self.failing: set[str] = set()
+        """Messages whose last call failed."""
         self._lock = threading.Lock()
 
-    @contextlib.contextmanager
-    def _one(self) -> Any:
-        try:
-            yield
-        except BaseException:
-            with self._lock:
-                self.failed += 1
-            raise
+    def _count(self, delivery: Any, outcome: object) -> None:
+        kind = outcome if inspect.isclass(outcome) else type(outcome)
+        failed = issubclass(kind, (BaseException, Retry, Bury))
         with self._lock:
-            self.handled += 1
+            self.failed += failed
+            self.handled += not failed and not issubclass(kind, Release)
+            (self.failing.add if failed else self.failing.discard)(delivery.id)
 
     def counting(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The same handler, counted; an async one stays async."""
         if inspect.iscoroutinefunction(function):
 
             async def call_async(delivery: Any) -> Any:
-                with self._one():
-                    return await function(delivery)
+                try:
+                    outcome = await function(delivery)
+                except BaseException as error:
+                    self._count(delivery, error)
+                    raise
+                self._count(delivery, outcome)
+                return outcome
 
             return call_async
 
         def call(delivery: Any) -> Any:
-            with self._one():
-                return function(delivery)
+            try:
+                outcome = function(delivery)
+            except BaseException as error:
+                self._count(delivery, error)
+                raise
+            self._count(delivery, outcome)
+            return outcome
 
         return call
 
 
 def conflict_rate(requests: Requests) -> float:
-    """The share of writes that the store refused because somebody else was faster."""
+    """The share of writes that the store refused because another writer was faster."""
     return requests.refused / requests.writes if requests.writes else 0.0
 
 
@@ -173,4 +204,4 @@ def _report(tally: Tally, requests: Requests, provider: str, *, as_json: bool) -
     say(f"worker stopped: {plural(tally.handled, 'message')} handled, {tally.failed:,} failed")
     say(bill(requests, provider, "requests"))
     if crowded:
-        say(f"{rate:.0%} of the writes were refused, because others were faster: add shards (bucketmq shards)")
+        say(f"{rate:.0%} of the writes were refused because other workers were faster; add shards: bucketmq shards")

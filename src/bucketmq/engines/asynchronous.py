@@ -7,7 +7,9 @@ flight small, so threads serve as well as an asynchronous port would, and stores
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, assert_never
 
@@ -17,8 +19,10 @@ from bucketmq.procedures.requests import (
     Call,
     Chance,
     Create,
+    Crew,
     Delete,
     Get,
+    IfAbandoned,
     Latch,
     List,
     Look,
@@ -44,6 +48,46 @@ POSTS_MAX = 1024
 """Requests to other people's addresses wait apart from those to the store, and rarely for one another: threads are
 made as they are needed."""
 
+CANCEL_SECONDS = 1.0
+"""How long `close` waits for tasks that it had to cancel."""
+
+
+class _Caller:
+    """The one who waits for a procedure's result, and what to do if it stops waiting."""
+
+    def __init__(self, engine: Asynchronous) -> None:
+        self._engine = engine
+        self._gone = False
+        self._leaving: list[IfAbandoned] = []
+
+    def add(self, leaving: IfAbandoned) -> None:
+        self._leaving.append(leaving)
+        if self._gone:
+            self.leave()
+
+    def leave(self) -> None:
+        self._gone = True
+        leaving, self._leaving = self._leaving, []
+        for each in leaving:
+            self._engine.spawn(each.make(), "abandoned")
+
+
+class _Callers:
+    """A worker's crew in this engine: threads for its plain handlers, and the tasks that await its async ones."""
+
+    def __init__(self, crew: Crew, loop: asyncio.AbstractEventLoop) -> None:
+        self.pool = ThreadPoolExecutor(crew.size, thread_name_prefix="bucketmq-handler")
+        self.awaiting: set[asyncio.Task[Any]] = set()
+        self._loop = loop
+        crew.cancelled.on_open(self._cancelled)
+
+    def _cancelled(self) -> None:
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        for task in self.awaiting:
+            task.cancel()
+
 
 class Asynchronous:
     """Runs procedures for any number of tasks of one event loop."""
@@ -52,13 +96,15 @@ class Asynchronous:
         self.hands = hands
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="bucketmq")
         self._posts = ThreadPoolExecutor(POSTS_MAX, thread_name_prefix="bucketmq-post")
+        self._crews: dict[Crew, _Callers] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, procedure: Procedure[Result]) -> Result:
         """Carry the procedure through to its result.
 
-        A caller that is cancelled stops waiting; the procedure goes on, because others may ride on its write.
+        A caller that is cancelled stops waiting; the procedure goes on, because others may ride on its write (see
+        `IfAbandoned`).
         """
         self.hands.check_process()
         loop = asyncio.get_running_loop()
@@ -66,15 +112,22 @@ class Asynchronous:
             self._loop = loop
         elif self._loop is not loop:
             raise Invalid("this bucket belongs to the event loop it was first used in; call connect() in each one")
-        return await asyncio.shield(self._start(procedure))
+        caller = _Caller(self)
+        task = self._start(procedure, caller)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelling():  # otherwise the loop ends, and nothing can be done any more
+                caller.leave()
+            raise
 
-    def _start(self, procedure: Procedure[Result]) -> asyncio.Task[Result]:
-        task = asyncio.get_running_loop().create_task(self._carry_through(procedure))
+    def _start(self, procedure: Procedure[Result], caller: _Caller | None = None) -> asyncio.Task[Result]:
+        task = asyncio.get_running_loop().create_task(self._carry_through(procedure, caller))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _carry_through(self, procedure: Procedure[Result]) -> Result:
+    async def _carry_through(self, procedure: Procedure[Result], caller: _Caller | None) -> Result:
         reply: Any = None
         error: BaseException | None = None
         while True:
@@ -85,11 +138,11 @@ class Asynchronous:
                 return result
             reply, error = None, None
             try:
-                reply = await self._do(request)
+                reply = await self._do(request, caller)
             except BaseException as raised:
                 error = raised
 
-    async def _do(self, request: Request) -> Any:
+    async def _do(self, request: Request, caller: _Caller | None) -> Any:
         match request:
             case Get() | Create() | Replace() | Delete() | List() | Look() | Remove() | Rename():
                 return await self._on_thread(request)
@@ -109,8 +162,11 @@ class Asynchronous:
                 self.spawn(procedure, name)
             case Post():
                 return await asyncio.get_running_loop().run_in_executor(self._posts, self.hands.send, request)
-            case Call(function, argument):
-                return await self._call(function, argument)
+            case Call(function, argument, crew):
+                return await self._call(function, argument, crew)
+            case IfAbandoned():
+                if caller is not None:
+                    caller.add(request)
             case _:
                 assert_never(request)
 
@@ -123,31 +179,55 @@ class Asynchronous:
         except BucketMQError as error:
             return error
 
-    async def _call(self, function: Any, argument: Any) -> Any:
+    async def _call(self, function: Any, argument: Any, crew: Crew | None) -> Any:
         """A user's handler: an async one on the loop, a plain one on a thread."""
-        try:
-            if inspect.iscoroutinefunction(function):
-                return await function(argument)
-            result = await asyncio.to_thread(function, argument)
-            return await result if inspect.isawaitable(result) else result
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise RuntimeError("the handler awaited something that was cancelled") from None
+        callers = None if crew is None else self._crews.get(crew) or self._begin(crew)
+        if inspect.iscoroutinefunction(function):
+            return await _awaited(function(argument), callers)
+        call = contextvars.copy_context().run
+        pool = None if callers is None else callers.pool  # None is the loop's own
+        result = await asyncio.get_running_loop().run_in_executor(pool, call, function, argument)
+        return await _awaited(result, callers) if inspect.isawaitable(result) else result
+
+    def _begin(self, crew: Crew) -> _Callers:
+        made = self._crews[crew] = _Callers(crew, asyncio.get_running_loop())
+        crew.ended.on_open(lambda: self._crews.pop(crew).pool.shutdown(wait=False))
+        return made
 
     def spawn(self, procedure: Procedure[None], name: str) -> None:
         """Run a procedure as a task of its own."""
         self._start(procedure).set_name(f"bucketmq-{name}")
 
     async def close(self, seconds: float = 10.0) -> None:
-        """Wait for what still runs; whoever spawned it has told it to end."""
+        """Wait for what still runs, which was told to end; what has not ended by then is cancelled."""
         self.hands.close()
-        others = self._tasks - {asyncio.current_task()}
-        if others:
-            await asyncio.wait(others, timeout=seconds)
-        self._pool.shutdown(wait=False)
-        self._posts.shutdown(wait=False)
+        running = self._tasks - {asyncio.current_task()}
+        if running:
+            _, running = await asyncio.wait(running, timeout=seconds)
+        if running:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running, timeout=CANCEL_SECONDS)
+        for pool in (self._pool, self._posts, *(callers.pool for callers in self._crews.values())):
+            pool.shutdown(wait=not running)  # idle threads end at once; a stuck one is not worth a stuck event loop
+        self.hands.release()
+
+
+async def _awaited(result: Awaitable[Any], callers: _Callers | None) -> Any:
+    """What an async handler returns. It is cancelled if its worker is."""
+    task = asyncio.current_task()
+    assert task is not None
+    if callers is not None:
+        callers.awaiting.add(task)
+    try:
+        return await result
+    except asyncio.CancelledError:
+        if task.cancelling():
+            raise
+        raise RuntimeError("the handler awaited something that was cancelled") from None
+    finally:
+        if callers is not None:
+            callers.awaiting.discard(task)
 
 
 async def _wait(latch: Latch, seconds: float | None) -> None:

@@ -19,6 +19,7 @@ from bucketmq.procedures.requests import (
     Create,
     Delete,
     Get,
+    IfAbandoned,
     Latch,
     List,
     Look,
@@ -92,6 +93,8 @@ class Blocking:
                 return self.hands.send(request)
             case Call(function, argument):
                 return _call(function, argument)
+            case IfAbandoned():
+                pass  # a caller that blocks cannot leave
             case _:
                 assert_never(request)
 
@@ -117,13 +120,15 @@ class Blocking:
         thread.start()
 
     def close(self, seconds: float = 10.0) -> None:
-        """Wait for spawned procedures to end; whoever spawned them has told them to."""
+        """Wait for spawned procedures to end, which were told to, and end the threads."""
         self.hands.close()
+        until = time.monotonic() + seconds
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(seconds)
+                thread.join(max(0.0, until - time.monotonic()))
         if self._pool is not None:
-            self._pool.shutdown(wait=False)
+            self._pool.shutdown(wait=time.monotonic() < until)
+        self.hands.release()
 
 
 def _wait(latch: Latch, seconds: float | None) -> None:

@@ -1,4 +1,7 @@
-"""Counting requests and bytes, by kind and outcome. What `stats` prices and what the tests assert."""
+"""Counting requests and bytes, by kind and outcome. What `stats` prices and what the tests assert.
+
+The meter is the first observer of every bucket's requests.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import msgspec
 
 from bucketmq.bucket.port import Missing, Object, Refused, Unknown
 from bucketmq.procedures.requests import Create, Delete, Get, List, Look, Remove, Rename, Replace, StoreRequest
+from bucketmq.values import Value
 
 NAMES: dict[type[StoreRequest], str] = {
     Get: "get",
@@ -22,7 +26,7 @@ NAMES: dict[type[StoreRequest], str] = {
 }
 
 
-class Requests(msgspec.Struct, frozen=True):
+class Requests(Value, msgspec.Struct, frozen=True):
     """How many requests were made so far, and what became of them."""
 
     get: int = 0
@@ -63,7 +67,7 @@ class Meter:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
-    def count(self, request: StoreRequest, reply: object) -> None:
+    def on_request(self, request: StoreRequest, reply: object, seconds: float) -> None:
         with self._lock:
             counts = self._counts
             counts[NAMES[type(request)]] += 1

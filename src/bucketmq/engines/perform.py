@@ -1,4 +1,4 @@
-"""Carrying out one store request: the port's verb, the meter, and what the answer tells about the store's clock.
+"""Carrying out one store request: the port's verb, its observers, and what the answer tells about the store's clock.
 
 HTTP requests to other people's addresses go through `Hands.send`; how they are made does not belong here.
 """
@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import assert_never
 
 from bucketmq.bucket.port import Found, Missing, Object, Page, Refused, Removed, Store, Unknown, Version, Written
-from bucketmq.engines.clock import StoreClock, monotonic
+from bucketmq.engines.clock import StoreClock
 from bucketmq.engines.meter import Meter
 from bucketmq.errors import BucketMQError, Invalid, Unsupported
+from bucketmq.procedures.observers import Observers
 from bucketmq.procedures.requests import (
     Answer,
     Create,
@@ -41,7 +42,7 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 class Hands:
-    """What every engine needs to do what procedures ask: a store, its clock, a meter, and chance.
+    """What every engine needs to do what procedures ask: a store, its clock, chance, and those who look on.
 
     `post` makes HTTP requests to other people's addresses, for those who deliver events; `close_post` ends it.
     """
@@ -56,7 +57,8 @@ class Hands:
         self.post = post
         self._close_post = close_post
         self.meter = Meter()
-        self.clock = StoreClock(precision_seconds=0.0 if store.local else HTTP_DATE_SECONDS)
+        self.observers = Observers(self.meter)
+        self.clock = StoreClock(precision_seconds=0.0 if store.local else HTTP_DATE_SECONDS, local=store.local)
         self._random = random.SystemRandom()
         self._writes: OrderedDict[str, tuple[Version, float, float]] = OrderedDict()
         self._lock = threading.Lock()
@@ -79,6 +81,10 @@ class Hands:
         self.closed = True
         self._close_post()
 
+    def release(self) -> None:
+        """Give back what the store holds open, when the last request is over."""
+        self.store.close()
+
     def new_id(self) -> str:
         """80 bits of chance as 16 characters."""
         bits = self._random.getrandbits(80)
@@ -98,14 +104,15 @@ class Hands:
 
     def perform(self, request: StoreRequest) -> Reply:
         """The port's answer; its errors are raised."""
-        before = monotonic()
+        before = self.clock.tick()
         try:
             reply = self._verb(request)
         except BucketMQError as error:
-            self.meter.count(request, error)
+            self.observers.on_request(request, error, max(0.0, self.clock.tick() - before))
             raise
-        self.meter.count(request, reply)
-        self._watch_clock(request, reply, before)
+        after = self.clock.tick()
+        self.observers.on_request(request, reply, max(0.0, after - before))
+        self._watch_clock(request, reply, before, after)
         return reply
 
     def _verb(self, request: StoreRequest) -> Reply:
@@ -130,14 +137,14 @@ class Hands:
             case _:
                 assert_never(request)
 
-    def _watch_clock(self, request: StoreRequest, reply: Reply, before: float) -> None:
+    def _watch_clock(self, request: StoreRequest, reply: Reply, before: float, after: float) -> None:
         """Learn from stamps on our own writes: at once where the store tells, else when we happen to read one back."""
         if isinstance(reply, Written) and isinstance(request, Create | Replace):
             if reply.stored_at is not None:
-                self.clock.observe(reply.stored_at, before, monotonic())
+                self.clock.observe(reply.stored_at, before, after)
                 return
             with self._lock:
-                self._writes[request.key] = reply.version, before, monotonic()
+                self._writes[request.key] = reply.version, before, after
                 while len(self._writes) > REMEMBERED_WRITES:
                     self._writes.popitem(last=False)
         elif isinstance(reply, Object) and isinstance(request, Get):

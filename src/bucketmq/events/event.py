@@ -1,4 +1,4 @@
-"""An object event: one change of one object, whoever told of it.
+"""An object event: one change of one object, whatever source it is known from.
 
 Every source is brought to this one form: a receiver's parser, our own writers, the sweep. It is the body of a message
 in the queue `events`, whose message key is the object's key, so that one object's events share a shard.
@@ -15,8 +15,10 @@ from typing import Literal, get_args
 
 import msgspec
 
+from bucketmq.values import Value
+
 Kind = Literal["created", "changed", "deleted", "moved", "other"]
-"""`changed` where the source can tell it from `created`; `other` for what is no change of content (tags, tiers)."""
+"""`changed` where the source can tell it from `created`; `other` for what does not change the content (tags, tiers)."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -38,7 +40,7 @@ Source = Literal[
 ]
 
 OBSERVED: frozenset[str] = frozenset({"sweep", "files"})
-"""Sources that saw a state rather than being told of a write: their time is the state's, not the telling's."""
+"""Sources that saw a state instead of a write: their time is the state's, not that of the report."""
 
 HOPS_MAX_DEFAULT = 16
 LINEAGE_MAX = 16
@@ -52,7 +54,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     mark: str
 
 
-class ObjectEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ObjectEvent(Value, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change of one object."""
 
     id: str

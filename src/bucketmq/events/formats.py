@@ -1,6 +1,6 @@
 """Events as others read them: the three bodies a webhook can have, and what its answer says of single events.
 
-`procedures.webhook` encodes a batch here, posts it, and asks `failures` about the answer. Each event also travels
+`procedures.rules.webhook` encodes a batch here, posts it, and asks `failures` about the answer. Each event also travels
 whole, as `bucketmq`, because no foreign format has a place for everything. Reading such bodies belongs to
 `events.parse`; signatures to `events.signing`.
 """

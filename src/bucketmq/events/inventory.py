@@ -1,7 +1,7 @@
 """What a sweep saw, and how two such views differ. Pure.
 
 An inventory is a list of keys with their states, cut into chunks that each cover a range of keys. A chunk is NDJSON,
-one array a line: key, version, when it was stored, size. The manifest names the chunks in order (`procedures.sweep`).
+one array a line: key, version, when it was stored, size. The manifest names the chunks in order (`objects.sweep`).
 """
 
 from __future__ import annotations

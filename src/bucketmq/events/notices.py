@@ -1,6 +1,6 @@
 """Messages for people about one object: Slack, PagerDuty, and plain JSON for programs that have people behind them.
 
-`procedures.webhook` asks for these where a rule's format is one of them, and hands over the object's content, which
+`rules.webhook` asks for these where a rule's format is one of them, and hands over the object's content, which
 they show. What an object says may come from anybody, so nothing of it is markup here: no mention, no link, no way out
 of a code block. Shown are the fields `id`, `text`, `media_url`, `categories` and `confidence` of its JSON, where there
 are such.

@@ -1,7 +1,7 @@
 """A rule: which events, to where, how. Stored as `rules/<name>.json`, one for each name.
 
 Each rule is a subscription of the queue `events` with a head of its own, so rules neither wait for nor see each other.
-How a delivery is made belongs to `procedures.deliver`; what a filter means, to `bucketmq.events.filters`.
+How a delivery is made belongs to `procedures.rules.deliver`; what a filter means, to `bucketmq.events.filters`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from bucketmq.errors import Invalid
 from bucketmq.events.event import HOPS_MAX_DEFAULT
 from bucketmq.queue.settings import DEAD_SUFFIX, check_name
+from bucketmq.values import Value
 
 FORMAT = 1
 SUBSCRIPTION_PREFIX = "rule-"
@@ -54,6 +55,11 @@ class Webhook(msgspec.Struct, frozen=True, tag="webhook", tag_field="kind", omit
     statuses: dict[str, Verdict] = {}
     """Exceptions to the rule that 2xx is done, 410 pauses and all else is tried again: "400": "bury", "4xx": ..."""
 
+    def __repr__(self) -> str:
+        """Without the path, which is a secret where an address alone lets anybody post."""
+        parts = urlsplit(self.url)
+        return f"Webhook(url='{parts.scheme}://{parts.hostname}/...', format={self.format!r}, batch={self.batch})"
+
 
 class ToQueue(msgspec.Struct, frozen=True, tag="queue", tag_field="kind", kw_only=True):
     """A queue of the same bucket; each event is a message whose key is the object's key."""
@@ -77,7 +83,7 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds_max: float = 300.0
 
 
-class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Policy(Value, msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """How a rule delivers."""
 
     retry_seconds: tuple[float, ...] = RETRY_SECONDS
@@ -102,7 +108,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The largest object whose JSON a filter is given; larger ones do not match."""
 
 
-class Rule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Rule(Value, msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What `rules/<name>.json` holds."""
 
     name: str
@@ -114,12 +120,15 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     revision: int = 0
     """Grows with every change, so that equal bytes never recur."""
     subscription: str = ""
-    """By which subscription of the queue `events` it reads; a rule that is made anew under an old name gets another."""
+    """By which subscription of the queue `events` it reads; a new rule under an old name gets another."""
     created_at: str = ""
+    begins: dict[int, int] | None = None
+    """By shard, the first offset of the queue `events` that it answers for; a shard that is not here, from its
+    beginning. None in rules that an earlier release made: then from `created_at` on."""
     paused: str | None = None
     """Why it is paused; None while it runs."""
     removed_at: str | None = None
-    """When it was removed. It stays until whoever runs it has noticed; then its heads go, then the rule."""
+    """When it was removed. It stays until every process that runs it has noticed; then its heads go, then the rule."""
 
 
 class Secrets(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -132,6 +141,11 @@ class Secrets(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """user:password"""
     format: int = FORMAT
     revision: int = 0
+
+    def __repr__(self) -> str:
+        """Which there are, never what they are."""
+        kept = [name for name in ("bearer", "basic") if getattr(self, name) is not None]
+        return f"<Secrets: {', '.join([f'{len(self.signing)} to sign with', *kept])}>"
 
 
 def edited(rule: Rule, **fields: object) -> Rule:

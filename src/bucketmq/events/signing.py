@@ -65,7 +65,7 @@ def new_secret(random: bytes) -> str:
 
 
 def check_secret(secret: str) -> str:
-    """Raise `Invalid` for what is no signing secret, without repeating it."""
+    """Raise `Invalid` for what is not a signing secret, without repeating it."""
     _key(secret)
     return secret
 

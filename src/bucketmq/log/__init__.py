@@ -1,1 +1,1 @@
-"""How bytes lie: names of objects, and values as NDJSON and JSON. Pure; `docs/format.md` is its normative text."""
+"""How bytes lie: names of objects, and values as NDJSON and JSON. Pure; `docs/format` is its normative text."""

@@ -28,7 +28,7 @@ class Hint(msgspec.Struct, frozen=True):
     format: int = FORMAT
 
 
-class Sent(msgspec.Struct, frozen=True, array_like=True):
+class DedupEntry(msgspec.Struct, frozen=True, array_like=True):
     """What a deduplication key was used for: the message, when, and the segment it was meant for."""
 
     id: str
@@ -37,19 +37,26 @@ class Sent(msgspec.Struct, frozen=True, array_like=True):
     base: int
 
 
+SPLIT_FORMAT = 2
+"""The format of a deduplication register that has split: a program that does not know of it would write on in it."""
+
+
 class Dedup(msgspec.Struct, frozen=True):
-    """`dedup/<slot>.json`: the deduplication keys of a slot that are inside the window."""
+    """`dedup/<slot>.json`: deduplication keys that are inside the window, those whose hash belongs to this register."""
 
     version: int = 0
-    sent: dict[str, Sent] = {}
+    sent: dict[str, DedupEntry] = {}
     format: int = FORMAT
+    split: bool | msgspec.UnsetType = msgspec.UNSET
+    """True once it was full: it gets no more entries, they go to the registers below it."""
 
 
 class Group(msgspec.Struct, frozen=True, omit_defaults=True):
     """Delayed objects that are on their way into the log, and the segments they were meant for.
 
     `cuts` says for each target which of the messages are meant: those whose key belongs to shard s when there are n
-    shards, for each pair (n, s). Whoever finishes the group divides it so, whatever the shard count is by then.
+    shards, for each pair (n, s). The group is divided so by any process that finishes it,
+    whatever the shard count is by then.
     """
 
     names: tuple[str, ...]
@@ -94,8 +101,9 @@ def decode(kind: type[Document], body: bytes, key: str) -> Document:
     """The document in `body`, or `Corrupt`."""
     try:
         stamp = msgspec.json.decode(body, type=_Stamp)  # first: a newer format may look different altogether
-        if stamp.format != FORMAT:
-            raise Corrupt(f"{key} has format {stamp.format}, this release reads {FORMAT}; upgrade bucketmq")
+        newest = SPLIT_FORMAT if kind is Dedup else FORMAT
+        if not FORMAT <= stamp.format <= newest:
+            raise Corrupt(f"{key} has format {stamp.format}, this release reads up to {newest}; upgrade bucketmq")
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"{key} is not a {kind.__name__.lower()} ({error}); restore it from a copy") from error

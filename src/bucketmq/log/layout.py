@@ -23,6 +23,11 @@ def is_bookkeeping(key: str) -> bool:
     return key.split("/", 1)[0] in BOOKKEEPING or key.startswith(".bucketmq/")
 
 
+def is_secret(key: str) -> bool:
+    """Whether what lies at a key must be kept from other users of a machine: see `EventKeys.secrets`."""
+    return key.endswith(".secrets.json")
+
+
 class EventKeys(msgspec.Struct, frozen=True):
     """The keys of rules, inventories and notes below a bucket's prefix."""
 
@@ -52,6 +57,10 @@ class EventKeys(msgspec.Struct, frozen=True):
 
     def note(self, name: str) -> str:
         return f"{self.notes}{name}.json"
+
+    def seen(self, handler: str) -> str:
+        """The `webhook-id`s that a mounted handler has dealt with."""
+        return join(self.prefix, "inventory", "seen", handler) + "/"
 
     def manifest(self, sweep: str) -> str:
         return join(self.prefix, "inventory", "sweeps", sweep, "manifest.json")
@@ -97,8 +106,9 @@ class QueueKeys(msgspec.Struct, frozen=True):
     def hint(self, shard: int) -> str:
         return f"{self.root}/hint/{shard}.json"
 
-    def dedup(self, slot: int) -> str:
-        return f"{self.root}/dedup/{slot}.json"
+    def dedup(self, slot: int, digits: str = "") -> str:
+        """A register of deduplication keys; `digits` of their hash, where registers have split."""
+        return f"{self.root}/dedup/{slot}{digits and '-'}{digits}.json"
 
     @property
     def laters(self) -> str:
@@ -138,7 +148,7 @@ class QueueKeys(msgspec.Struct, frozen=True):
         return f"{self.root}/spark/"
 
     def publication(self, transaction: str) -> str:
-        """The register of what a transaction published (see `procedures.publish`)."""
+        """The register of what a transaction published (see `procedures.bulk.publish`)."""
         return f"{self.publications}{transaction}.json"
 
     @property
@@ -146,22 +156,31 @@ class QueueKeys(msgspec.Struct, frozen=True):
         return f"{self.root}/readers/"
 
     def reader(self, name: str) -> str:
-        """How far a reader that keeps its progress elsewhere has come (see `procedures.readers`)."""
+        """How far a reader that keeps its progress elsewhere has come (see `procedures.upkeep.readers`)."""
         return f"{self.readers}{name}.json"
 
     @property
     def orphans(self) -> str:
-        """When orphans were last looked for (see `procedures.orphans`)."""
+        """When orphans were last looked for (see `procedures.bulk.orphans`)."""
         return f"{self.root}/orphans.json"
 
     @property
     def archive(self) -> str:
-        """The register of what is archived (see `procedures.archive`)."""
+        """The register of what is archived (see `procedures.upkeep.archive`)."""
         return f"{self.root}/archive.json"
 
     @property
     def archived(self) -> str:
         return f"{self.root}/archive/"
+
+    @property
+    def losses(self) -> str:
+        """The register of messages that are gone (see `procedures.segments.losses`)."""
+        return f"{self.root}/losses.json"
+
+    def damaged(self, name: str, key: str) -> str:
+        """The copy of an object of this queue that was damaged and has been replaced."""
+        return f"{self.root}/damaged/{name}/{key.removeprefix(self.root + '/')}"
 
     def archived_file(self, date: str, shard: int, start: int, end: int) -> str:
         """What was sent on a day, of the offsets `start` up to `end`, not included."""

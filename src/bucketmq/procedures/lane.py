@@ -111,7 +111,7 @@ def share(lane: Lane[Cargo], item: Cargo, carry: Callable[[list[Cargo]], Procedu
 def _wait(lane: Lane[Cargo], item: Cargo, latch: Latch) -> Procedure[None]:
     """Wait to be carried or to take over; a waiter who is stopped hands its place on."""
     try:
-        yield Wait(latch)
+        yield from Wait(latch)
     except BaseException:
         lane.leave(item)
         raise
@@ -133,7 +133,7 @@ def _carry_once(lane: Lane[Cargo], carry: Callable[[list[Cargo]], Procedure[None
             item.error = item.error or error
             item.done = True
             item.latch.open()
-    lane.seconds = (yield Now()) - began
+    lane.seconds = (yield from Now()) - began
 
 
 def _gather(lane: Lane[Cargo]) -> Procedure[float]:
@@ -141,12 +141,12 @@ def _gather(lane: Lane[Cargo]) -> Procedure[float]:
 
     Without it they split into two groups that take turns, each carry half empty.
     """
-    now: float = yield Now()
+    now = yield from Now()
     company = lane.crowd + lane.waiting if lane.crowd > 1 else 0
     until = now + GATHER_PART * lane.seconds
     while lane.waiting < company and now < until:
-        yield Pause(min(GATHER_STEP_SECONDS, until - now))
-        now = yield Now()
+        yield from Pause(min(GATHER_STEP_SECONDS, until - now))
+        now = yield from Now()
     return now
 
 

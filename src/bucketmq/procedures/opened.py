@@ -59,6 +59,8 @@ class ShardLog:
         self.tail_at = 0.0
         """When it was last certain that nothing was there, nor behind it, on the store's clock."""
         self.lane: Lane[Parcel] = Lane(_parcels_that_fit)
+        self.end_at = 0.0
+        """When it was last looked up where the log really ends (see `claiming.gaps`)."""
         self.missing = -1, 0.0
         """A base at which a reader found nothing, and when: rules of one process spare each other the question."""
         self.hint_version: Version | None = None
@@ -74,6 +76,11 @@ class ShardLog:
             self.tail = tail
         if tail == self.tail:
             self.tail_at = max(self.tail_at, free_at)
+
+    def free_at(self, base: int) -> float:
+        """When it was last certain that nothing was at `base`, nor behind it; 0 if that is not known."""
+        at = self.tail_at  # read first: another thread may learn a later tail, and with it a later time
+        return at if base == self.tail else 0.0
 
     def key(self, base: int) -> str:
         return self.keys.segment(self.shard, base)
@@ -134,12 +141,8 @@ class OpenBucket:
         self.renames = renames
         self.exact_versions = exact_versions
         self.queues: dict[str, OpenQueue] = {}
-        self.request_seconds = 0.0
-        """How long a request about a head takes, lately; the slower ones count more."""
-
-    def time_request(self, seconds: float) -> None:
-        weight = 0.3 if seconds > self.request_seconds else 0.05
-        self.request_seconds += (seconds - self.request_seconds) * (weight if self.request_seconds else 1.0)
+        self.unsettled: dict[Any, float | None] = {}
+        """The desks at which something waits to be handed in, and since when the keeper knows (`working.keeper`)."""
 
 
 class OpenQueue:

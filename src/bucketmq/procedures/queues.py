@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bucketmq.bucket.port import Missing
-from bucketmq.errors import Invalid, NotFound
+from bucketmq.errors import Corrupt, Invalid, NotFound
 from bucketmq.log.documents import decode_settings
 from bucketmq.log.layout import QueueKeys, join
 from bucketmq.procedures.opened import OpenBucket, OpenQueue
@@ -58,7 +58,7 @@ def wanted_settings(options: dict[str, Any]) -> dict[str, Any]:
 def open_queue(bucket: OpenBucket, name: str, options: dict[str, Any], *, create: bool = True) -> Procedure[OpenQueue]:
     """The queue of this name with these settings; made if there is none. One GET the first time in a process.
 
-    `shards` counts here only when the queue is made; raising it later is `procedures.shards`.
+    `shards` counts here only when the queue is made; raising it later is `procedures.sending.shards`.
     """
     found = bucket.queues.get(name)
     if found is not None and not options:
@@ -66,12 +66,13 @@ def open_queue(bucket: OpenBucket, name: str, options: dict[str, Any], *, create
     keys = QueueKeys(bucket.prefix, name)
     wanted = wanted_settings(options)
     stored = yield from get(keys.settings)
-    now = yield Now()
+    now = yield from Now()
     if isinstance(stored, Missing):
         if not create:
             raise NotFound(
                 f"there is no queue {name!r} under {join(bucket.prefix, 'queues')!r}; run init or send to it"
             )
+        yield from _check_empty(keys)
         plain = DEAD_SETTINGS if name.endswith(DEAD_SUFFIX) else FIRST_SETTINGS.get(name, Settings())
         first = msgspec.structs.replace(plain, **wanted)
         settings = yield from change_settings(keys, first, lambda before: before)
@@ -80,9 +81,20 @@ def open_queue(bucket: OpenBucket, name: str, options: dict[str, Any], *, create
     if _with(settings, wanted) != settings:
         settings = yield from change_settings(keys, settings, lambda before: _with(before, wanted))
     queue = bucket.queues.setdefault(name, OpenQueue(bucket, keys, settings, now))
-    queue.turn = queue.turn or int((yield Chance()) * SHARDS_MAX)
+    queue.turn = queue.turn or int((yield from Chance()) * SHARDS_MAX)
     queue.adopt(settings, now)
     return queue
+
+
+def _check_empty(keys: QueueKeys) -> Procedure[None]:
+    """Settings that are missing beside a log were lost: new ones could have too few shards, and hide messages."""
+    for part in (keys.log(0), keys.heads):
+        page = yield from list_page(part, limit=1)
+        if page.entries and isinstance((yield from get(keys.settings)), Missing):
+            raise Corrupt(
+                f"{keys.settings} is missing though queue {keys.queue!r} holds messages or heads: restore it, or run "
+                "bucketmq doctor --deep, then --mend"
+            )
 
 
 def _with(before: Settings, wanted: dict[str, Any]) -> Settings:
@@ -99,14 +111,14 @@ def change_settings(keys: QueueKeys, first: Settings, change: Callable[[Settings
 
 def refresh_settings(queue: OpenQueue) -> Procedure[Settings]:
     """The settings, read again if they were read long ago. One GET every `SETTINGS_SECONDS`."""
-    now = yield Now()
+    now = yield from Now()
     if (queue.stale and queue.settings.ordered) or now - queue.settings_at > SETTINGS_SECONDS:
         yield from reload_settings(queue)
     return queue.settings
 
 
 def reload_settings(queue: OpenQueue) -> Procedure[Settings]:
-    now, doubts = (yield Now()), queue.doubts
+    now, doubts = (yield from Now()), queue.doubts
     found = yield from get(queue.keys.settings)
     settings = queue.settings if isinstance(found, Missing) else decode_settings(found.body, queue.keys.settings)
     queue.adopt(settings, now, doubts)

@@ -1,11 +1,12 @@
 """What a procedure can ask of the engine that runs it.
 
-A procedure is a generator: it yields one of these values and receives the reply. It touches no store, clock, chance or
-thread itself, so the same procedure runs blocking, under asyncio, and in the simulator.
+A procedure is a generator: it asks with `yield from` one of these values, and the reply has the type that the request
+declares (`now = yield from Now()` is a float). It touches no store, clock, chance or thread itself, so the same
+procedure runs blocking, under asyncio, and in the simulator.
 
 | request | reply |
 |---|---|
-| `Get Create Replace Delete List Look Remove Rename` | the store port's answer; its errors are raised at the `yield` |
+| `Get Create Replace Delete List Look Remove Rename` | the store port's answer; its errors are raised |
 | `Together(requests)` | a list of replies in the same order; a failed request's error stands in its place |
 | `Now()` | seconds since 1970 on the store's clock |
 | `NewId()` | a name nobody else has |
@@ -14,57 +15,80 @@ thread itself, so the same procedure runs blocking, under asyncio, and in the si
 | `Wait(latch, seconds)` | nothing, when the latch is open or the time is over |
 | `Spawn(procedure, name)` | nothing; the procedure runs on its own |
 | `Post(url, ...)` | `Answer`, or `NoAnswer` and why; never an error for what the other side does |
-| `Call(function, argument)` | what the user's function returned; its exception is raised at the `yield` |
+| `Call(function, argument, crew)` | what the user's function returned; its exception is raised where it was asked |
+| `IfAbandoned(make)` | nothing; if the caller stops waiting for the result, the procedure that `make` makes runs |
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from bucketmq.bucket.port import PLAIN, Attributes, Version
+from bucketmq.bucket.port import (
+    PLAIN,
+    Attributes,
+    Found,
+    Missing,
+    Object,
+    Page,
+    Refused,
+    Removed,
+    Unknown,
+    Version,
+    Written,
+)
+
+Reply = TypeVar("Reply")
 
 
-class Get(msgspec.Struct, frozen=True):
+class Asking(msgspec.Struct, Generic[Reply], frozen=True):
+    """A request whose reply is a `Reply`. Iterating over it asks."""
+
+    def __iter__(self) -> Generator[Any, Any, Reply]:
+        reply: Reply = yield self
+        return reply
+
+
+class Get(Asking[Object | Missing], frozen=True):
     key: str
 
 
-class Create(msgspec.Struct, frozen=True):
+class Create(Asking[Written | Refused | Unknown], frozen=True):
     key: str
     body: bytes
     attributes: Attributes = PLAIN
 
 
-class Replace(msgspec.Struct, frozen=True):
+class Replace(Asking[Written | Refused | Unknown], frozen=True):
     key: str
     body: bytes
     version: Version
     attributes: Attributes = PLAIN
 
 
-class Delete(msgspec.Struct, frozen=True):
+class Delete(Asking[None], frozen=True):
     key: str
 
 
-class List(msgspec.Struct, frozen=True):
+class List(Asking[Page], frozen=True):
     prefix: str
     after: str
     limit: int
 
 
-class Look(msgspec.Struct, frozen=True):
+class Look(Asking[Found | Missing], frozen=True):
     key: str
 
 
-class Remove(msgspec.Struct, frozen=True):
+class Remove(Asking[Removed | Refused | Unknown], frozen=True):
     key: str
     version: Version
 
 
-class Rename(msgspec.Struct, frozen=True):
+class Rename(Asking[Removed | Refused | Unknown], frozen=True):
     key: str
     target: str
     version: Version
@@ -73,7 +97,7 @@ class Rename(msgspec.Struct, frozen=True):
 StoreRequest = Get | Create | Replace | Delete | List | Look | Remove | Rename
 
 
-class Post(msgspec.Struct, frozen=True):
+class Post(Asking["Answer | NoAnswer"], frozen=True):
     """One HTTP POST to somebody else's address. Redirects are not followed; the answer's body is cut."""
 
     url: str
@@ -102,25 +126,25 @@ class NoAnswer(msgspec.Struct, frozen=True):
     refused: bool = False
 
 
-class Together(msgspec.Struct, frozen=True):
+class Together(Asking[list[Any]], frozen=True):
     """Several store requests that do not depend on one another."""
 
     requests: tuple[StoreRequest, ...]
 
 
-class Now(msgspec.Struct, frozen=True):
+class Now(Asking[float], frozen=True):
     pass
 
 
-class NewId(msgspec.Struct, frozen=True):
+class NewId(Asking[str], frozen=True):
     pass
 
 
-class Chance(msgspec.Struct, frozen=True):
+class Chance(Asking[float], frozen=True):
     pass
 
 
-class Pause(msgspec.Struct, frozen=True):
+class Pause(Asking[None], frozen=True):
     seconds: float
 
 
@@ -156,22 +180,42 @@ class Latch:
                 self._callbacks.remove(callback)
 
 
-class Wait(msgspec.Struct, frozen=True):
+class Wait(Asking[None], frozen=True):
     latch: Latch
     seconds: float | None = None
 
 
-class Spawn(msgspec.Struct, frozen=True):
+class Spawn(Asking[None], frozen=True):
     procedure: Generator[Any, Any, Any]
     name: str
 
 
-class Call(msgspec.Struct, frozen=True):
+class Crew:
+    """Those who call a worker's functions, `size` at a time. An engine that needs threads for that keeps them until
+    `ended` opens; async functions under way are cancelled when `cancelled` opens."""
+
+    __slots__ = ("cancelled", "ended", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.cancelled = Latch()
+        self.ended = Latch()
+
+
+class Call(Asking[Any], frozen=True):
     function: Callable[[Any], Any]
     argument: Any
+    crew: Crew | None = None
 
 
-Request = StoreRequest | Post | Together | Now | NewId | Chance | Pause | Wait | Spawn | Call
+class IfAbandoned(Asking[None], frozen=True):
+    """A cancelled task leaves, while the procedure it asked for goes on, because others may ride on its writes. What
+    the procedure gets is nobody's then, and this says what to do about it."""
+
+    make: Callable[[], Generator[Any, Any, None]]
+
+
+Request = StoreRequest | Post | Together | Now | NewId | Chance | Pause | Wait | Spawn | Call | IfAbandoned
 
 Result = TypeVar("Result")
 Procedure = Generator[Request, Any, Result]

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from bucketmq.bucket.port import Entry, Found, Missing, Object, Page, Refused, Unknown, Written
+from bucketmq.bucket.port import Entry, Found, Missing, Object, Page, Written
 from bucketmq.errors import BucketMQError, Unavailable
 from bucketmq.log import documents
 from bucketmq.procedures.requests import (
+    Asking,
     Chance,
     Create,
     Delete,
@@ -24,7 +25,7 @@ from bucketmq.procedures.requests import (
     Pause,
     Procedure,
     Replace,
-    StoreRequest,
+    Reply,
     Together,
 )
 
@@ -50,7 +51,7 @@ class Patience:
 
     def again(self, reason: object) -> Procedure[None]:
         """Pause before the next try, or raise `Unavailable` when the budget is spent."""
-        now = yield Now()
+        now = yield from Now()
         if self._since is None:
             self._since = now
         if now - self._since >= self._seconds:
@@ -58,16 +59,16 @@ class Patience:
                 f"{self._what}: no clear answer from the store within {self._seconds:.0f} s (last: {reason}); "
                 "check the connection and try again later"
             )
-        chance = yield Chance()
-        yield Pause(self._pause * (0.5 + chance))
+        chance = yield from Chance()
+        yield from Pause(self._pause * (0.5 + chance))
         self._pause = min(self._pause * 2, PAUSE_MAX_SECONDS)
 
 
-def _patiently(request: StoreRequest, what: str) -> Procedure[object]:
+def _patiently(request: Asking[Reply], what: str) -> Procedure[Reply]:
     patience = Patience(what)
     while True:
         try:
-            reply = yield request
+            reply = yield from request
         except Unavailable as error:
             yield from patience.again(error)
         else:
@@ -75,15 +76,11 @@ def _patiently(request: StoreRequest, what: str) -> Procedure[object]:
 
 
 def get(key: str) -> Procedure[Object | Missing]:
-    reply = yield from _patiently(Get(key), f"reading {key}")
-    assert isinstance(reply, Object | Missing)
-    return reply
+    return (yield from _patiently(Get(key), f"reading {key}"))
 
 
 def look(key: str) -> Procedure[Found | Missing]:
-    reply = yield from _patiently(Look(key), f"looking at {key}")
-    assert isinstance(reply, Found | Missing)
-    return reply
+    return (yield from _patiently(Look(key), f"looking at {key}"))
 
 
 def delete(key: str) -> Procedure[None]:
@@ -91,9 +88,7 @@ def delete(key: str) -> Procedure[None]:
 
 
 def list_page(prefix: str, *, after: str = "", limit: int = PAGE) -> Procedure[Page]:
-    reply = yield from _patiently(List(prefix, after, limit), f"listing {prefix}")
-    assert isinstance(reply, Page)
-    return reply
+    return (yield from _patiently(List(prefix, after, limit), f"listing {prefix}"))
 
 
 def list_all(prefix: str, *, after: str = "", pages_max: int = 1_000_000) -> Procedure[tuple[list[Entry], bool]]:
@@ -112,7 +107,7 @@ def get_many(keys: Sequence[str]) -> Procedure[list[Object | Missing]]:
     """Several objects at once; those that failed are asked for again one by one."""
     if len(keys) == 1:
         return [(yield from get(keys[0]))]
-    replies = yield Together(tuple(Get(key) for key in keys))
+    replies = yield from Together(tuple(Get(key) for key in keys))
     found: list[Object | Missing] = []
     for key, reply in zip(keys, replies, strict=True):
         if isinstance(reply, Unavailable):
@@ -136,7 +131,7 @@ def create_named(key: str, body: bytes) -> Procedure[None]:
     """Create an object whose name nobody else uses: whoever is refused finds their own earlier attempt."""
     patience = Patience(f"writing {key}")
     while True:
-        reply: Written | Refused | Unknown = yield Create(key, body)
+        reply = yield from Create(key, body)
         if isinstance(reply, Written):
             return
         if not isinstance((yield from get(key)), Missing):
@@ -160,7 +155,7 @@ def update_document(
         if after == before and current is not None:
             return after
         body = documents.encode(after)
-        reply = yield (Create(key, body) if current is None else Replace(key, body, current[1].version))
+        reply = yield from (Create(key, body) if current is None else Replace(key, body, current[1].version))
         if isinstance(reply, Written):
             return after
         yield from patience.again(reply)

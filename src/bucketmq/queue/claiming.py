@@ -53,7 +53,7 @@ def next_due(head: Head) -> float | None:
 
 
 def _busy(head: Head) -> set[str | None]:
-    """The keys of messages in somebody's hands; only ordered queues have any."""
+    """The keys of messages in flight; only ordered queues have any."""
     return {held.key for lease in head.leases for held in lease.held if held.key is not None}
 
 

@@ -94,8 +94,15 @@ class Jump(msgspec.Struct, frozen=True):
     to: int
 
 
+class Skip(msgspec.Struct, frozen=True):
+    """Pass a gap: the messages from `start` up to `to`, a segment's base, are gone. What is listed stays."""
+
+    start: int
+    to: int
+
+
 Settle = Ack | Retry | Bury | Release | Redrive
-Command = Claim | Settle | Extend | Aim | Moved | Jump
+Command = Claim | Settle | Extend | Aim | Moved | Jump | Skip
 
 
 class Claimed(msgspec.Struct, frozen=True):

@@ -91,8 +91,8 @@ class Target(msgspec.Struct, frozen=True, array_like=True):
 class Moving(msgspec.Struct, frozen=True, omit_defaults=True):
     """On its way to another log: the dead letters, or back to the origin by a redrive.
 
-    The target is written into the head before the segment is created, so that whoever finishes the move after a crash
-    creates the same name and the message arrives once.
+    The target is written into the head before the segment is created, so that any process that finishes the move
+    after a crash creates the same name, and the message arrives once.
     """
 
     span: Span
@@ -102,7 +102,7 @@ class Moving(msgspec.Struct, frozen=True, omit_defaults=True):
     target: Target | None = None
 
 
-class Seen(msgspec.Struct, frozen=True, array_like=True):
+class LastCommit(msgspec.Struct, frozen=True, array_like=True):
     """A holder's last commit: its number and when, and how many races the holder has lost on this head so far."""
 
     commit: int
@@ -120,7 +120,7 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     leases: tuple[Lease, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     moving: tuple[Moving, ...] = ()
-    holders: dict[str, Seen] = {}
+    holders: dict[str, LastCommit] = {}
     format: int = msgspec.field(default_factory=lambda: FORMAT)
     """Made by a factory so that it is always written: a default is left out, and the next release has another."""
 
@@ -159,7 +159,7 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def stamp(head: Head, holder: str, commit: int, now: float, *, lost: int = 0) -> Head:
     """Note that `holder` made its commit number `commit`, and forget the longest silent holders above the limit."""
-    holders = {**head.holders, holder: Seen(commit, round(now, 3), lost)}
+    holders = {**head.holders, holder: LastCommit(commit, round(now, 3), lost)}
     while len(holders) > HOLDERS_MAX:
         del holders[min(holders.keys() - {holder}, key=lambda name: (holders[name].at, name))]
     return msgspec.structs.replace(head, holders=holders, version=head.version + 1)

@@ -37,6 +37,7 @@ from bucketmq.queue.commands import (
     Redrive,
     Release,
     Retry,
+    Skip,
 )
 from bucketmq.queue.head import Head, check
 from bucketmq.queue.policy import Policy
@@ -69,6 +70,9 @@ def _apply_one(head: Head, command: Command, now: float, policy: Policy) -> tupl
             return replace(head, moving=moving), Noted(moving != head.moving)
         case Jump():
             return _jump(head, command.to)
+        case Skip(start, to):
+            inside = start <= head.next < to
+            return (replace(head, next=to, segment=to) if inside else head), Noted(inside)
         case _:
             assert_never(command)
 

@@ -1,6 +1,6 @@
 """A message as it lies in a log, one line of a segment.
 
-Values only. How lines become bytes is `log.segment`; how a caller's body becomes one of these is `procedures.send`.
+Values only. How lines become bytes is `log.segment`; how a caller's body becomes one of these is `sending.send`.
 """
 
 from __future__ import annotations
@@ -56,4 +56,4 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The number of the move that put it here, where it came from another log (see `head.Moving`)."""
     died: Died | None = None
     fence: int | None = None
-    """Not a message but a mark: the shard count was raised to this (see `procedures.shards`)."""
+    """Not a message but a mark: the shard count was raised to this (see `procedures.sending.shards`)."""

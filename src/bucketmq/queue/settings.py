@@ -7,13 +7,17 @@ import re
 import msgspec
 
 from bucketmq.errors import Invalid
+from bucketmq.values import Value
 
 FORMAT = 1
-"""The format version of everything this release writes; see `docs/format.md`."""
+"""The format version of everything this release writes; see `docs/format`."""
 
 SHARDS_MAX = 1024
 SECONDS_MAX = 3_153_600_000
 """A hundred years. JSON cannot hold infinity, so "for ever" needs a number."""
+
+LEASE_SECONDS_MIN = 0.1
+LEASE_SECONDS_MAX = 12 * 3600.0
 
 DEAD_SUFFIX = ".dead"
 MAIN = "main"
@@ -22,7 +26,7 @@ MAIN = "main"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,79}\Z")
 
 
-class Backoff(msgspec.Struct, frozen=True):
+class Backoff(Value, msgspec.Struct, frozen=True):
     """How long a failed message waits before its next attempt: `first * factor ** (attempt - 1)`, capped, jittered."""
 
     first_seconds: float = 1.0
@@ -39,14 +43,14 @@ class Backoff(msgspec.Struct, frozen=True):
 class Fences(msgspec.Struct, frozen=True):
     """One raise of the shard count of an ordered queue: where in each old shard the raise happened.
 
-    `at` is empty until every old shard has its fence. See `procedures.shards`.
+    `at` is empty until every old shard has its fence. See `procedures.sending.shards`.
     """
 
     shards_before: int
     at: tuple[int, ...] = ()
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+class Settings(Value, msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """What `queue.json` holds."""
 
     format: int = FORMAT
@@ -102,7 +106,7 @@ def check_settings(settings: Settings) -> Settings:
     rules = (
         (1 <= settings.shards <= SHARDS_MAX, f"shards must be 1 to {SHARDS_MAX}"),
         (0 <= settings.shards_max <= SHARDS_MAX, f"shards_max must be 0 to {SHARDS_MAX}"),
-        (0.1 <= settings.lease_seconds <= 12 * 3600, "lease_seconds must be 0.1 to 43200"),
+        (LEASE_SECONDS_MIN <= settings.lease_seconds <= LEASE_SECONDS_MAX, "lease_seconds must be 0.1 to 43200"),
         (1 <= settings.attempts_max <= 1000, "attempts_max must be 1 to 1000"),
         (0 <= settings.dedup_seconds <= SECONDS_MAX, f"dedup_seconds must be 0 to {SECONDS_MAX}"),
         (0 <= settings.keep_seconds <= SECONDS_MAX, f"keep_seconds must be 0 to {SECONDS_MAX}"),

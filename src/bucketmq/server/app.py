@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any, Literal
+from collections.abc import AsyncIterator, Callable, Iterator
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -24,8 +25,9 @@ from bucketmq import __version__, aio
 from bucketmq.errors import BucketMQError
 from bucketmq.events.parse import SOURCES
 from bucketmq.server import metrics
-from bucketmq.server.access import admit, admit_reader, admit_signed, check_local
+from bucketmq.server.access import Guard
 from bucketmq.server.background import Background
+from bucketmq.server.callers import proxies_of
 from bucketmq.server.metrics import Counters
 from bucketmq.server.place import ask
 from bucketmq.server.receive import Receiver, unavailable
@@ -38,14 +40,20 @@ from bucketmq.server.wire import (
     check_content,
     headers_of,
     leaves_unread,
-    read_body,
+    loggable,
     refuse,
 )
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 READY_SECONDS = 5.0
 """How long an answer about the bucket is good for: anybody may ask, and asking costs a request."""
 
 ALLOWED_RATE_PER_MINUTE = 6_000
+
+SWAGGER_SCRIPT, SWAGGER_STYLE = "swagger-ui-bundle.js", "swagger-ui.css"
+SWAGGER_TYPES = {SWAGGER_SCRIPT: "text/javascript; charset=utf-8", SWAGGER_STYLE: "text/css; charset=utf-8"}
 
 Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
 """What goes on while an app runs."""
@@ -57,6 +65,7 @@ log = logging.getLogger("bucketmq")
 Source = Literal[
     "auto", "tigris", "s3", "minio", "ceph", "seaweedfs", "eventbridge", "sns", "gcs", "azure", "r2", "cloudevents"
 ]
+SOURCE_FIELD = ["path", "source"]
 SourcePath = Annotated[Source, Path(description="Who sends. `auto` goes by the headers and the shape of the body.")]
 
 
@@ -98,7 +107,8 @@ _ERRORS: dict[int, str] = {
     404: "There is no such source or page.",
     408: "The body came too slowly.",
     413: "The body is too long.",
-    415: "The body is no JSON.",
+    415: "The body is not JSON, or a signed CloudEvent is in binary mode.",
+    429: "Too many wrong secrets came from the caller's address.",
     503: "The events could not be stored now; send them again later.",
 }
 
@@ -143,6 +153,11 @@ class Parts:
         self.bucket = bucket
         self.settings = settings
         self.counters = Counters()
+        self.guard = Guard(
+            settings.access,
+            proxies=proxies_of(settings.trusted_proxies),
+            wrong_secrets_max=settings.wrong_secrets_max,
+        )
         self.receiver = Receiver(bucket, settings, self.counters)
         self.background: Background | None = None
         self._ready: tuple[float, str | None] | None = None
@@ -160,14 +175,15 @@ class Parts:
             await self.background.stop()
             self.background = None
             self.receiver.close()
+            self.guard.close()
 
     async def check_caller(self, request: Request) -> None:
         """Before anything of the body is read."""
         if self.settings.access.no_auth:
-            check_local(request.scope)
+            self.guard.check_local(request.scope)
         close = leaves_unread(headers_of(request.scope), self.settings.body_bytes_max)
         try:
-            request.state.known = admit(self.settings.access, request.scope, close=close)
+            request.state.known = await self.guard.admit(request.scope, close=close)
         except Refusal as refusal:
             source = request.path_params.get("source", "")
             known = source if source in SOURCES else metrics.OTHER
@@ -175,19 +191,18 @@ class Parts:
             raise
 
     async def check_reader(self, request: Request) -> None:
-        if self.settings.access.no_auth:
-            check_local(request.scope)
-        admit_reader(self.settings.access, request.scope)
+        self.guard.admit_reader(request.scope)
 
     async def body(self, request: Request) -> bytes:
         """Read no further than it may be long; parsed by nobody before a signature fits."""
-        settings, headers = self.settings, headers_of(request.scope)
-        body = await read_body(
-            headers, request.receive, bytes_max=settings.body_bytes_max, seconds=settings.body_seconds
+        settings = self.settings
+        return await self.guard.read(
+            request.scope,
+            request.receive,
+            known=request.state.known,
+            bytes_max=settings.body_bytes_max,
+            seconds=settings.body_seconds,
         )
-        if not request.state.known:
-            admit_signed(settings.access, request.scope, body)
-        return body
 
     async def unready(self) -> list[str]:
         """Why no work can be done now."""
@@ -203,6 +218,16 @@ class Parts:
             reasons.append(self._ready[1])
         return reasons
 
+    def figures(self) -> Iterator[Metric]:
+        """What `/metrics` shows."""
+        background = self.background
+        return metrics.server_families(
+            self.counters,
+            self.bucket.requests,
+            [] if background is None else background.runs(),
+            notifier_up=background is not None and background.notifier_up,
+        )
+
     async def _ask(self) -> str | None:
         """Never two questions at a time: one that hangs is waited for again."""
         if self._question is None:
@@ -214,7 +239,7 @@ class Parts:
         try:
             question.result()
         except BucketMQError as error:
-            log.warning("action=not_ready kind=%s %s", error.kind, error)
+            log.warning("action=not_ready kind=%s error=%s", error.kind, loggable(error))
             return f"the bucket cannot be used ({error.kind})"  # no more: anybody may read this
         return None
 
@@ -258,7 +283,7 @@ def _add_receivers(app: FastAPI, parts: Parts) -> None:
         summary="Take a notification",
         response_model=Taken,
         response_model_exclude_unset=True,
-        responses=_documented(400, 401, 403, 404, 408, 413, 415, 503),
+        responses=_documented(400, 401, 403, 404, 408, 413, 415, 429, 503),
         openapi_extra=_BODY,
         dependencies=[Depends(parts.check_caller), *described],
     )
@@ -286,7 +311,7 @@ def _add_receivers(app: FastAPI, parts: Parts) -> None:
     async def may_send(source: SourcePath, request: Request) -> Response:
         """The handshake of CloudEvents and Event Grid. It promises nothing: each request still shows a secret."""
         if parts.settings.access.no_auth:
-            check_local(request.scope)
+            parts.guard.check_local(request.scope)
         headers = {"allow": "POST, OPTIONS"}
         origin = request.headers.get("webhook-request-origin")
         if origin is not None:
@@ -320,18 +345,12 @@ def add_pages(app: FastAPI, parts: Parts) -> None:
         "/metrics",
         summary="Counters for Prometheus",
         response_class=PlainTextResponse,
-        responses=_documented(401, 403),
+        responses=_documented(401, 403, 429),
         dependencies=reader,
     )
-    async def show_metrics() -> Response:
-        background = parts.background
-        text = metrics.page(
-            parts.counters,
-            parts.bucket.requests,
-            [] if background is None else background.runs(),
-            notifier_up=background is not None and background.notifier_up,
-        )
-        return Response(text, media_type=metrics.CONTENT_TYPE)
+    async def show_metrics(request: Request) -> Response:
+        text, content_type = metrics.page(parts.figures, request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=reader)
     async def openapi() -> JSONResponse:
@@ -339,15 +358,34 @@ def add_pages(app: FastAPI, parts: Parts) -> None:
 
     @app.get("/docs", include_in_schema=False, dependencies=reader)
     async def docs() -> HTMLResponse:
-        return get_swagger_ui_html(openapi_url="openapi.json", title="BucketMQ")
+        """Swagger UI, with all that it needs from here and nothing from elsewhere."""
+        return get_swagger_ui_html(
+            openapi_url="openapi.json",
+            title="BucketMQ",
+            swagger_js_url=f"docs/{SWAGGER_SCRIPT}",
+            swagger_css_url=f"docs/{SWAGGER_STYLE}",
+            swagger_favicon_url="data:,",
+            swagger_ui_parameters={"validatorUrl": None},
+        )
+
+    @app.get("/docs/{name}", include_in_schema=False, dependencies=reader)
+    async def docs_file(name: str) -> Response:
+        if name not in SWAGGER_TYPES:
+            raise Refusal(404, "there is no such file")
+        found = files("fastapi_offline").joinpath("static", name).read_bytes()
+        return Response(found, media_type=SWAGGER_TYPES[name], headers={"cache-control": "private, max-age=86400"})
 
 
 def schema(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI page. A path that does not fit is a 404 here, not FastAPI's 422."""
+    """The OpenAPI document. Receivers document their 404 for a source that does not exist; where FastAPI adds its 422,
+    the body has our shape."""
     found = app.openapi()
     for path in found["paths"].values():
         for operation in path.values():
-            operation["responses"].pop("422", None)
+            if "404" in operation["responses"]:
+                operation["responses"].pop("422", None)
+            elif "422" in operation["responses"]:
+                operation["responses"]["422"] = {"description": "A parameter does not fit; the error names it."}
     for name in ("HTTPValidationError", "ValidationError"):
         found.get("components", {}).get("schemas", {}).pop(name, None)
     return found
@@ -361,8 +399,8 @@ def add_errors(app: FastAPI) -> None:
         return Refused(refusal)
 
     @app.exception_handler(RequestValidationError)
-    async def no_such_source(_request: Request, _error: RequestValidationError) -> Response:
-        return Refused(Refusal(404, "there is no such source of events", f"choose one of {', '.join(SOURCES)}"))
+    async def does_not_fit(_request: Request, error: RequestValidationError) -> Response:
+        return Refused(_unfit(error))
 
     @app.exception_handler(HTTPException)
     async def refused_by_router(_request: Request, error: HTTPException) -> Response:
@@ -370,8 +408,17 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(BucketMQError)
     async def failed(_request: Request, error: BucketMQError) -> Response:
-        log.warning("action=request_failed kind=%s %s", error.kind, error)
+        log.warning("action=request_failed kind=%s error=%s", error.kind, loggable(error))
         return Refused(unavailable(f"the bucket cannot be used ({error.kind})"))
+
+
+def _unfit(error: RequestValidationError) -> Refusal:
+    """422 with the field that is wrong and why; 404 for a source that does not exist."""
+    first = error.errors()[0]
+    where = [str(part) for part in first["loc"]]
+    if where == SOURCE_FIELD:
+        return Refusal(404, "there is no such source of events", f"choose one of {', '.join(SOURCES)}")
+    return Refusal(422, f"{'.'.join(where[1:]) or where[0]}: {first['msg']}", "see /openapi.json for what is expected")
 
 
 class Refused(Response):

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from bucketmq import aio
-from bucketmq.procedures.notifier import Notifier
-from bucketmq.procedures.rule_run import RuleRun
+from bucketmq.procedures.rules.notifier import Notifier
+from bucketmq.procedures.rules.run import RuleRun
 from bucketmq.server.metrics import Counters
 from bucketmq.server.place import folder_of
 from bucketmq.server.settings import ServerSettings

@@ -21,17 +21,19 @@ from pathlib import Path
 import msgspec
 
 from bucketmq import aio
+from bucketmq.api.bucket import BucketApi
 from bucketmq.bucket.port import check_key
 from bucketmq.errors import BucketMQError, Invalid, Unavailable, Unsupported
 from bucketmq.events.event import ObjectEvent, event_id
 from bucketmq.events.inventory import Item, Manifest, differences, gone, same_state, there
 from bucketmq.log.layout import EventKeys, is_bookkeeping
-from bucketmq.procedures.bus import BusApi
+from bucketmq.procedures.objects.listing import list_items
+from bucketmq.procedures.objects.sweep import sweep_name
 from bucketmq.procedures.requests import Procedure
-from bucketmq.procedures.sweep import list_items, sweep_name
 from bucketmq.procedures.verbs import get_document
 from bucketmq.server.metrics import Counters
 from bucketmq.server.place import bus_of, now_of, run
+from bucketmq.server.wire import loggable
 
 KEYS_MAX = 200_000
 CHANGES_MAX = 10_000
@@ -162,7 +164,7 @@ class FolderWatch:
                 self._remember(states)
                 self._waiting.difference_update(keys)
         except BucketMQError as error:
-            log.warning("action=files_failed kind=%s %s", error.kind, error)
+            log.warning("action=files_failed kind=%s error=%s", error.kind, loggable(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _look(self, keys: list[str]) -> dict[str, Item | None]:
@@ -176,7 +178,9 @@ class FolderWatch:
                 except Unavailable:
                     raise
                 except BucketMQError as error:
-                    log.warning("action=file_left_out key=%r kind=%s %s", key, error.kind, error)
+                    log.warning(
+                        "action=file_left_out key=%s kind=%s error=%s", loggable(key), error.kind, loggable(error)
+                    )
                     return None
             return key, None if found is None else Item(key, found.version, found.stored_at, found.size_bytes)
 
@@ -241,9 +245,9 @@ class FolderWatch:
         self._behind = False
 
 
-def _everything(bus: BusApi, keys_max: int) -> Procedure[list[Item] | None]:
+def _everything(bus: BucketApi, keys_max: int) -> Procedure[list[Item] | None]:
     """All objects, sorted; None if there are more than `keys_max`."""
-    bucket = yield from bus.bucket.open()
+    bucket = yield from bus.open()
     items: list[Item] = []
     position: str | None = ""
     while position is not None:

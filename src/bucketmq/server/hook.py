@@ -10,9 +10,9 @@ app.add_route("/hooks/route", endpoint(route, bucket, bearer=[token]))    # or u
 
 The handler is given the same `change`, after the same filter and the same look whether the object is still there. What
 is different is who keeps count: the sender repeats what failed, and may repeat what did not, so a handler must bear
-being called twice with one `change.id`.
+being called twice with one `change.id`; `seen="bucket"` makes that rare.
 
-Plain ASGI: needs no framework. Reports nothing and keeps nothing; `bucketmq serve` does that.
+Plain ASGI: needs no framework. Reports no events; `bucketmq serve` does that.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
+from urllib.parse import quote
 
 from bucketmq import outcomes
+from bucketmq.api.bucket import BucketApi
 from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.events import filters
 from bucketmq.events.event import ObjectEvent
@@ -32,13 +34,14 @@ from bucketmq.events.formats import ERROR_CHARS_MAX
 from bucketmq.events.parse import Parsed, below, parse
 from bucketmq.events.parse.fields import decode
 from bucketmq.events.rule import Policy
+from bucketmq.events.signing import ID_HEADER
 from bucketmq.log.layout import is_bookkeeping
-from bucketmq.procedures.bus import BusApi
-from bucketmq.procedures.examine import examine
 from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.rules.examine import examine
 from bucketmq.rulebook import WATCHER_POLICY
-from bucketmq.server.access import admit, admit_signed, make_access
+from bucketmq.server.access import Guard, make_access
 from bucketmq.server.place import AnyBucket, bus_of, now_of, run
+from bucketmq.server.seen import SeenIds
 from bucketmq.server.settings import BODY_BYTES_MAX, BODY_SECONDS
 from bucketmq.server.wire import (
     Receive,
@@ -49,12 +52,17 @@ from bucketmq.server.wire import (
     check_content,
     headers_of,
     leaves_unread,
-    read_body,
+    loggable,
     refuse,
 )
 
 RULE_HEADER = "bucketmq-rule"
 """What our own notifier says about itself; its events already have the keys that users see."""
+
+DONE: tuple[int, object] = (200, {"status": "ok"})
+
+Seen = Literal["nowhere", "bucket"]
+"""Where the ids of requests that were done are kept."""
 
 log = logging.getLogger("bucketmq")
 
@@ -69,6 +77,7 @@ def endpoint(
     bearer: Sequence[str] = (),
     basic: Sequence[str] = (),
     no_auth: bool = False,
+    seen: Seen = "nowhere",
 ) -> Endpoint:
     """An ASGI app that calls `handler` with a change for each event that is posted to it.
 
@@ -80,8 +89,12 @@ def endpoint(
     when some of several failed, and repeat only these. Tigris and others would take any 200 for the whole batch.
     Returning `Retry` or `Release` counts as failed. `Bury` counts as done: there are no dead letters here, so it is
     only logged. An exception after the object was found to be gone or changed counts as done too.
+
+    With `seen="bucket"` the `webhook-id` of a request that was done is kept in the bucket for two to four days, and a
+    repeat is answered without calling the handler, also after a restart: two GETs and one PUT more for each request.
+    A process that dies between the handler's end and that PUT still has it called again.
     """
-    return Endpoint(handler, bucket, signing=signing, bearer=bearer, basic=basic, no_auth=no_auth)
+    return Endpoint(handler, bucket, signing=signing, bearer=bearer, basic=basic, no_auth=no_auth, seen=seen)
 
 
 class Endpoint:
@@ -96,10 +109,17 @@ class Endpoint:
         bearer: Sequence[str] = (),
         basic: Sequence[str] = (),
         no_auth: bool = False,
+        seen: Seen = "nowhere",
     ) -> None:
         if not callable(handler):
             raise Invalid(f"an endpoint calls a function that takes one change, not {handler!r}")
         self._access = make_access(signing=signing, bearer=bearer, basic=basic, no_auth=no_auth)
+        self._guard = Guard(self._access)
+        if seen not in get_args(Seen):
+            raise Invalid(f"seen is one of {', '.join(get_args(Seen))}, not {seen!r}")
+        self._seen = SeenIds(_full_name(handler)) if seen == "bucket" else None
+        self._busy: dict[str, asyncio.Lock] = {}
+        """Ids that are being dealt with: a sender that lost patience repeats while the handler still works."""
         self._handler = handler
         self._bucket = bucket
         self._filter, self._policy = _watched(bucket, handler)
@@ -118,12 +138,32 @@ class Endpoint:
         headers = headers_of(scope)
         if scope["method"] != "POST":
             raise Refusal(405, "method not allowed", headers={"allow": "POST"})
-        known = admit(self._access, scope, close=leaves_unread(headers, BODY_BYTES_MAX))
+        known = await self._guard.admit(scope, close=leaves_unread(headers, BODY_BYTES_MAX))
         check_content(headers)
-        body = await read_body(headers, receive, bytes_max=BODY_BYTES_MAX, seconds=BODY_SECONDS)
-        if not known:
-            admit_signed(self._access, scope, body)
-        return await self._handle(headers, await self._parse(headers, body))
+        body = await self._guard.read(scope, receive, known=known, bytes_max=BODY_BYTES_MAX, seconds=BODY_SECONDS)
+        parsed = await self._parse(headers, body)
+        id = headers.get(ID_HEADER, "")
+        if self._seen is None or not id:
+            return await self._handle(headers, parsed)
+        return await self._handle_once(self._seen, id, headers, parsed)
+
+    async def _handle_once(self, seen: SeenIds, id: str, headers: dict[str, str], parsed: Parsed) -> tuple[int, object]:
+        bus = bus_of(self._bucket)
+        lock = self._busy.setdefault(id, asyncio.Lock())
+        try:
+            async with lock:
+                if await run(self._bucket, seen.has(bus, id)):
+                    return DONE
+                answered = await self._handle(headers, parsed)
+                if answered == DONE:
+                    await run(self._bucket, seen.note(bus, id))
+                return answered
+        except BucketMQError as error:
+            log.warning("action=seen_failed kind=%s error=%s", error.kind, loggable(error))
+            raise Refusal(503, "the bucket cannot be used", headers={"retry-after": "5"}) from None
+        finally:
+            if not lock.locked() and self._busy.get(id) is lock:
+                del self._busy[id]
 
     async def _parse(self, headers: dict[str, str], body: bytes) -> Parsed:
         own, received_at = not self._access.no_auth, now_of(self._bucket)
@@ -150,7 +190,7 @@ class Endpoint:
             if error is not None:
                 failed.append({"id": event.id, "error": error})
         if not failed:
-            return 200, {"status": "ok"}
+            return DONE
         if ours and len(failed) < tried:
             return 200, {"failed": failed}
         return 500, {"error": "processing failed"}
@@ -162,14 +202,14 @@ class Endpoint:
             name = getattr(self._handler, "__name__", "endpoint")
             instead = await run(self._bucket, _examined(bus_of(self._bucket), name, self._filter, self._policy, event))
             if isinstance(instead, outcomes.Bury):
-                log.warning("action=buried event=%s key=%r %s", event.id, event.key, instead.reason)
+                _log_buried(event, instead.reason)
             if instead is not None:
                 return None
             outcome = await _called(self._handler, change)
         except Exception as error:
             if change.is_over and self._policy.gone == "drop":
                 return None
-            log.warning("action=handler_failed event=%s key=%r", event.id, event.key, exc_info=True)
+            log.warning("action=handler_failed event=%s key=%s", loggable(event.id), loggable(event.key), exc_info=True)
             return _why(error)
         if isinstance(outcome, type) and issubclass(outcome, outcomes.Outcome):
             outcome = outcome()
@@ -179,8 +219,18 @@ class Endpoint:
             case outcomes.Release():
                 return "the handler gave it back"
             case outcomes.Bury(reason):
-                log.warning("action=buried event=%s key=%r %s", event.id, event.key, reason)
+                _log_buried(event, reason)
         return None
+
+
+def _full_name(handler: Handler) -> str:
+    """What tells handlers of one bucket apart, as a part of a key."""
+    named = handler if hasattr(handler, "__qualname__") else type(handler)
+    return quote(f"{named.__module__}.{named.__qualname__}", safe="")[:200]
+
+
+def _log_buried(event: ObjectEvent, reason: str) -> None:
+    log.warning("action=buried event=%s key=%s why=%s", loggable(event.id), loggable(event.key), loggable(reason))
 
 
 def _is_json(body: bytes) -> bool:
@@ -209,9 +259,9 @@ def _watched(bucket: AnyBucket, handler: Handler) -> tuple[Filter, Policy]:
     return filters.parse(""), WATCHER_POLICY
 
 
-def _examined(bus: BusApi, name: str, chosen: Filter, policy: Policy, event: ObjectEvent) -> Procedure[object]:
+def _examined(bus: BucketApi, name: str, chosen: Filter, policy: Policy, event: ObjectEvent) -> Procedure[object]:
     """What becomes of it instead of being handed over, by the same measures as when the handler pulls; or None."""
-    return (yield from examine((yield from bus.bucket.open()), name, chosen, policy, event))
+    return (yield from examine((yield from bus.open()), name, chosen, policy, event))
 
 
 def _why(error: Exception) -> str:

@@ -1,15 +1,20 @@
-"""What the server counts, and the page that Prometheus reads. Every set of labels has a limit."""
+"""What the server counts, and the page that Prometheus reads. Every set of labels has a limit.
+
+Counting needs no package; the page is prometheus-client's, with a registry for each page: nothing is global.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from bucketmq import __version__
 from bucketmq.engines.meter import NAMES, Requests
-from bucketmq.procedures.rule_run import RuleRun
+from bucketmq.procedures.rules.run import RuleRun
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Metric
 
 LABEL_SETS_MAX = 500
 """Different sets of labels that one counter has; what comes later is counted under OTHER."""
@@ -52,30 +57,59 @@ class Counters:
         return self._counts.items()
 
 
-def page(counters: Counters, requests: Requests, runs: Iterable[RuleRun], *, notifier_up: bool) -> str:
-    """Prometheus' text format."""
-    lines: list[str] = []
-    family(lines, "build_info", "gauge", "The version that runs.", {(("version", __version__),): 1})
-    family(lines, "notifier_up", "gauge", "Whether rules are being run.", {(): int(notifier_up)})
+Families = Callable[[], Iterator["Metric"]]
+"""The figures as they are now."""
+
+
+def registry_of(families: Families) -> CollectorRegistry:
+    """A registry of its own that asks for the figures whenever it is read."""
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.registry import Collector
+
+    class Figures(Collector):
+        def collect(self) -> Iterator[Metric]:
+            return families()
+
+        def describe(self) -> Iterator[Metric]:
+            return iter(())  # or registering would collect once
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Figures())
+    return registry
+
+
+def page(families: Families, accept: str = "") -> tuple[bytes, str]:
+    """The page in the format that the scraper asks for, and its content type."""
+    from prometheus_client.exposition import choose_encoder
+
+    encode, content_type = choose_encoder(accept)
+    return encode(registry_of(families)), content_type
+
+
+def server_families(
+    counters: Counters, requests: Requests, runs: Iterable[RuleRun], *, notifier_up: bool
+) -> Iterator[Metric]:
+    """What `/metrics` of a server shows."""
+    yield build_info()
+    yield gauge("notifier_up", "Whether rules are being run.", {(): int(notifier_up)})
     for name, counts in counters.families():
-        family(lines, name, "counter", COUNTERS[name], counts)
-    _store(lines, requests)
-    _rules(lines, list(runs)[:LABEL_SETS_MAX])
-    return "\n".join(lines) + "\n"
+        yield counter(name, COUNTERS[name], counts)
+    yield from _store(requests)
+    yield from _rules(list(runs)[:LABEL_SETS_MAX])
 
 
-def _store(lines: list[str], requests: Requests) -> None:
+def _store(requests: Requests) -> Iterator[Metric]:
     kinds: dict[Labels, int] = {(("kind", name),): getattr(requests, name) for name in NAMES.values()}
-    family(lines, "store_requests_total", "counter", "Requests to the store, by kind.", kinds)
+    yield counter("store_requests_total", "Requests to the store, by kind.", kinds)
     outcomes: dict[Labels, int] = {
         (("outcome", each),): getattr(requests, each) for each in ("missing", "refused", "unknown", "failed")
     }
-    family(lines, "store_outcomes_total", "counter", "Requests to the store that did not simply work.", outcomes)
+    yield counter("store_outcomes_total", "Requests to the store that did not simply work.", outcomes)
     ways: dict[Labels, int] = {(("way", each),): getattr(requests, f"bytes_{each}") for each in ("in", "out")}
-    family(lines, "store_bytes_total", "counter", "Bytes read from and written to the store.", ways)
+    yield counter("store_bytes_total", "Bytes read from and written to the store.", ways)
 
 
-def _rules(lines: list[str], runs: list[RuleRun]) -> None:
+def _rules(runs: list[RuleRun]) -> Iterator[Metric]:
     deliveries: dict[Labels, int] = {}
     breakers: dict[Labels, int] = {}
     for run in runs:
@@ -83,16 +117,26 @@ def _rules(lines: list[str], runs: list[RuleRun]) -> None:
             deliveries[(("outcome", outcome), ("rule", run.rule.name))] = getattr(run.counts, outcome)
         is_open = run.failures_in_a_row >= run.rule.policy.breaker.failures
         breakers[(("rule", run.rule.name),)] = int(is_open)
-    family(lines, "rule_deliveries_total", "counter", "What became of a rule's events in this process.", deliveries)
-    family(lines, "rule_breaker_open", "gauge", "Whether a rule's endpoint is left alone for a while.", breakers)
+    yield counter("rule_deliveries_total", "What became of a rule's events in this process.", deliveries)
+    yield gauge("rule_breaker_open", "Whether a rule's endpoint is left alone for a while.", breakers)
 
 
-def family(lines: list[str], name: str, kind: str, text: str, samples: Mapping[Labels, float]) -> None:
-    lines += [f"# HELP bucketmq_{name} {text}", f"# TYPE bucketmq_{name} {kind}"]
+def build_info() -> Metric:
+    return gauge("build_info", "The version that runs.", {(("version", __version__),): 1})
+
+
+def counter(name: str, text: str, samples: Mapping[Labels, float]) -> Metric:
+    return _family(name, text, "counter", samples)
+
+
+def gauge(name: str, text: str, samples: Mapping[Labels, float]) -> Metric:
+    return _family(name, text, "gauge", samples)
+
+
+def _family(name: str, text: str, kind: str, samples: Mapping[Labels, float]) -> Metric:
+    from prometheus_client import Metric
+
+    family = Metric(f"bucketmq_{name}".removesuffix("_total"), text, kind)
     for labels, value in sorted(samples.items()):
-        shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-        lines.append(f"bucketmq_{name}{{{shown}}} {value}" if shown else f"bucketmq_{name} {value}")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        family.add_sample(f"bucketmq_{name}", dict(labels), value)
+    return family

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bucketmq import aio
+from bucketmq.api.bucket import BucketApi
 from bucketmq.client import Bucket
 from bucketmq.events.event import time_text
 from bucketmq.log.layout import join
-from bucketmq.procedures.bus import BusApi
-from bucketmq.procedures.requests import Look, Procedure
+from bucketmq.procedures.requests import Procedure
 
 Result = TypeVar("Result")
 AnyBucket = Bucket | aio.Bucket
 
 
-def bus_of(bucket: AnyBucket) -> BusApi:
-    return bucket.bus
+def bus_of(bucket: AnyBucket) -> BucketApi:
+    return bucket.api
 
 
 def now_of(bucket: AnyBucket) -> str:
@@ -61,16 +61,16 @@ def _over(task: asyncio.Future[Any]) -> None:
 
 def ask(bucket: AnyBucket) -> None:
     """One request to the store, not repeated: an error if it does not work."""
-    bucket.engine.hands.perform(Look(join(bucket.prefix, "readyz")))
+    bucket.store.look(join(bucket.prefix, "readyz"))
 
 
 async def run(bucket: AnyBucket, procedure: Procedure[Result]) -> Result:
     """Carry a procedure through, on the bucket's own engine."""
     if isinstance(bucket, aio.Bucket):
-        return await bucket.engine.run(procedure)
-    return await asyncio.to_thread(bucket.engine.run, procedure)
+        return await bucket.run(procedure)
+    return await asyncio.to_thread(bucket.run, procedure)
 
 
 def run_now(bucket: Bucket, procedure: Procedure[Result]) -> Result:
     """The same on a blocking bucket, for a caller that waits."""
-    return bucket.engine.run(procedure)
+    return bucket.run(procedure)

@@ -14,11 +14,11 @@ from bucketmq import aio
 from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.events.event import ObjectEvent
 from bucketmq.events.parse import Confirm, Parsed, below, parse
-from bucketmq.server.confirm import Confirmer
 from bucketmq.server.metrics import Counters
 from bucketmq.server.place import now_of, within
 from bucketmq.server.settings import ServerSettings
-from bucketmq.server.wire import Refusal
+from bucketmq.server.sns import Sns
+from bucketmq.server.wire import Refusal, loggable
 
 LISTED_MAX = 100
 """How many bad items and unknown names an answer names."""
@@ -35,10 +35,11 @@ class Receiver:
         self._bucket = bucket
         self._settings = settings
         self._counters = counters
-        self._confirmer = Confirmer(settings)
+        self._sns = Sns(settings)
 
     async def take(self, source: str, headers: dict[str, str], body: bytes) -> dict[str, Any]:
         """What to answer, when everything in the body that means something is stored."""
+        await self._sns.check(source, headers, body)
         try:
             # Up to 10,000 events: a moment's work that must not hold up the other requests.
             parsed = await asyncio.to_thread(parse, source, headers, body, received_at=now_of(self._bucket))
@@ -52,7 +53,8 @@ class Receiver:
         if parsed.confirm is not None:
             return await self._confirm(source, parsed.confirm)
         if bad:
-            log.warning("action=bad_items source=%s count=%d first=%s", source, len(bad), bad[0]["reason"])
+            first = loggable(bad[0]["reason"])
+            log.warning("action=bad_items source=%s count=%d first=%s", source, len(bad), first)
         return {
             "accepted": accepted,
             "ignored": parsed.ignored,
@@ -62,7 +64,7 @@ class Receiver:
         }
 
     def close(self) -> None:
-        self._confirmer.close()
+        self._sns.close()
 
     def _ours(self, event: ObjectEvent) -> ObjectEvent | None:
         buckets = self._settings.buckets
@@ -80,7 +82,7 @@ class Receiver:
         except TimeoutError:
             raise unavailable("the store took too long") from None
         except BucketMQError as error:
-            log.warning("action=report_failed kind=%s %s", error.kind, error)
+            log.warning("action=report_failed kind=%s error=%s", error.kind, loggable(error))
             raise unavailable(f"the events could not be stored ({error.kind})") from None
 
     async def _report(self, events: list[ObjectEvent]) -> list[dict[str, Any]]:
@@ -112,9 +114,9 @@ class Receiver:
         if confirm.by == "eventgrid":
             self._counters.add("subscriptions_confirmed_total", source=source)
             return {"validationResponse": confirm.code}
-        await self._confirmer.confirm(confirm)
+        await self._sns.confirm(confirm)
         self._counters.add("subscriptions_confirmed_total", source=source)
-        log.info("action=subscription_confirmed topic=%s", confirm.topic)
+        log.info("action=subscription_confirmed topic=%s", loggable(confirm.topic))
         return {"confirmed": confirm.topic}
 
 

@@ -7,7 +7,7 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import uvicorn
@@ -18,9 +18,12 @@ from bucketmq import aio
 from bucketmq.errors import Invalid, Unavailable
 from bucketmq.server.access import is_loopback
 from bucketmq.server.app import make_app
+from bucketmq.server.callers import Network, is_trusted, proxies_of
 from bucketmq.server.settings import ServerSettings
 
 CONNECTIONS_MAX = 512
+CONNECTIONS_OF_ONE_MAX = CONNECTIONS_MAX // 2
+"""Of one address, unless it is a trusted proxy."""
 HEADERS_SECONDS = 10.0
 """How long a connection may go without a whole request's headers on it."""
 HEADERS_BYTES_MAX = 32 << 10
@@ -49,20 +52,27 @@ async def serve(
 
 def make_server(bucket: aio.Bucket, settings: ServerSettings, listening: Listening = lambda _: None) -> Server:
     """The server for a socket that is bound. `should_exit` stops it."""
-    return server_of(make_app(bucket, settings), settings.stop_seconds, listening)
+    proxies = proxies_of(settings.trusted_proxies)
+    return server_of(make_app(bucket, settings), settings.stop_seconds, listening, proxies=proxies)
 
 
-def server_of(app: FastAPI, stop_seconds: float, listening: Listening = lambda _: None) -> Server:
+def server_of(
+    app: FastAPI,
+    stop_seconds: float,
+    listening: Listening = lambda _: None,
+    *,
+    proxies: Sequence[Network] = (),
+) -> Server:
     """The same for any app."""
     return Server(
         uvicorn.Config(
             app,
-            http=PatientProtocol,
+            http=type("Protocol", (PatientProtocol,), {"proxies": tuple(proxies)}),
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
-            proxy_headers=False,  # whoever calls is who the connection says
+            proxy_headers=False,  # who is calling, and which proxies are believed, is said by `callers`
             server_header=False,
             limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=int(stop_seconds) + 1,
@@ -125,16 +135,21 @@ class Server(uvicorn.Server):
 
 
 class PatientProtocol(H11Protocol):
-    """Patient with slow senders, but not for ever: a connection on which no request is under way ends after a while."""
+    """Patient with slow senders, but not for ever: a connection on which no request is under way ends after a while, or
+    as soon as another one needs its place."""
+
+    proxies: tuple[Network, ...] = ()
 
     _timer: asyncio.TimerHandle | None = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.access_log = False  # a line for each request would also show what somebody put into a query
+        self._idle_since = self.loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._make_room()
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -143,14 +158,37 @@ class PatientProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._idle_since = self.loop.time()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
         super().connection_lost(exc)
 
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _make_room(self) -> None:
+        """Close what has been idle longest, of this address if it has its share, else of all."""
+        peer = self.client[0] if self.client is not None else ""
+        others = [
+            each
+            for each in self.connections
+            if each is not self and isinstance(each, PatientProtocol) and not each.transport.is_closing()
+        ]
+        own = [each for each in others if each.client is not None and each.client[0] == peer]
+        crowd = own if len(own) >= CONNECTIONS_OF_ONE_MAX and not is_trusted(peer, self.proxies) else others
+        if crowd is others and len(others) < CONNECTIONS_MAX - 1:
+            return
+        idle = [each for each in crowd if each._is_idle]
+        if idle:
+            min(idle, key=lambda each: each._idle_since).transport.close()
+        elif crowd is own:
+            self.transport.close()
+
     def _watch(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self._is_idle:
             self._forget()
         elif self._timer is None and not self.transport.is_closing():
             self._timer = self.loop.call_later(HEADERS_SECONDS, self.transport.close)

@@ -101,6 +101,16 @@ def check_content(headers: dict[str, str]) -> None:
     raise Refusal(415, f"content of type {media_type[:100]!r} cannot be read", "send JSON, as application/json")
 
 
+LOGGED_CHARS_MAX = 500
+
+
+def loggable(text: object) -> str:
+    """Something from outside as one word of a log line: whatever could end the line, steer a terminal or pass for
+    another field is escaped and in quotes."""
+    shown = str(text)[:LOGGED_CHARS_MAX]
+    return shown if shown.isascii() and shown.isprintable() and not set(shown) & set(" '\"\\=") else repr(shown)
+
+
 async def answer(send: Send, status: int, body: object, headers: dict[str, str] | None = None) -> None:
     """Send a JSON answer."""
     data = await _begin(send, status, body, headers)
@@ -136,6 +146,12 @@ async def _throw_away(receive: Receive) -> None:
                 size += len(message.get("body", b""))
     except TimeoutError:
         return
+
+
+def content_length(headers: dict[str, str], otherwise: int) -> int:
+    """How long the body says it is; `otherwise` if it does not say."""
+    told = _length(headers)
+    return otherwise if told is None or "transfer-encoding" in headers else told
 
 
 def _length(headers: dict[str, str]) -> int | None:

@@ -1,7 +1,7 @@
 """A queue, open in this process: one store for all readers and writers of it, made when it is first needed.
 
 Spark's planners and workers are processes of their own, forked before any of this is imported. Stores do not survive a
-fork, and Spark makes readers and writers anew for every step, so they are kept here and never in what is pickled.
+fork, and Spark makes new readers and writers for every step, so they are kept here and never in what is pickled.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import os
 import threading
 from typing import TypeVar
 
+from bucketmq.api.opening import Opening
 from bucketmq.bucket.urls import open_store
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
-from bucketmq.procedures.api import BucketApi
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import open_queue
 from bucketmq.procedures.requests import Procedure
@@ -30,21 +30,14 @@ class Opened:
         self.local = store.local
         self._engine = Blocking(Hands(store))
         self.meter = self._engine.hands.meter
-        bucket = BucketApi(
-            prefix,
-            lists_in_order=store.lists_in_order,
-            local=store.local,
-            probe_first=False,
-            renames=store.renames,
-            exact_versions=store.exact_versions,
-        )
+        bucket = Opening.on(store, prefix, probe=False)
         self.queue: OpenQueue = self.run(_open(bucket, place.queue, create=create))
 
     def run(self, procedure: Procedure[Result]) -> Result:
         return self._engine.run(procedure)
 
 
-def _open(bucket: BucketApi, name: str, *, create: bool) -> Procedure[OpenQueue]:
+def _open(bucket: Opening, name: str, *, create: bool) -> Procedure[OpenQueue]:
     return (yield from open_queue((yield from bucket.open()), name, {}, create=create))
 
 

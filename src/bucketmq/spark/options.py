@@ -17,9 +17,11 @@ import msgspec
 from bucketmq.bucket.settings import OPTIONS
 from bucketmq.bucket.urls import without_secrets
 from bucketmq.errors import Invalid
+from bucketmq.pipeline.ends import ToObjects
 from bucketmq.procedures.queues import EVENTS, check_queue_name
 from bucketmq.queue.settings import DEAD_SUFFIX, SHARDS_MAX, check_name
-from bucketmq.spark.ends import ToObjects
+
+FORMAT = "bucketmq"
 
 EARLIEST = "earliest"
 LATEST = "latest"

@@ -1,7 +1,7 @@
 """The data source by its name, `bucketmq`: what Spark asks first, and hands everything else on.
 
-Reading is `bucketmq.spark.reader`, writing `bucketmq.spark.sink`. Nothing here makes a request: Spark makes these
-objects anew for every step of a query.
+Reading is `spark.read.reader`, writing `spark.write.sink`. Nothing here makes a request: Spark makes new ones of these
+objects for every step of a query.
 """
 
 from __future__ import annotations
@@ -12,16 +12,28 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
 
 from bucketmq.errors import Invalid
+from bucketmq.pipeline.bodies import RESCUED
 from bucketmq.queue.settings import DEAD_SUFFIX
-from bucketmq.spark.bodies import RESCUED
-from bucketmq.spark.dead_sink import DeadBatchWriter
-from bucketmq.spark.objects_sink import ObjectsBatchWriter, ObjectsStreamWriter
-from bucketmq.spark.options import ASKED_FOR, COLUMNS, SourceOptions, sink_options, source_options
-from bucketmq.spark.reader import BatchReader, StreamReader
-from bucketmq.spark.sink import BatchWriter, StreamWriter
+from bucketmq.spark.options import ASKED_FOR, COLUMNS, FORMAT, SourceOptions, sink_options, source_options
+from bucketmq.spark.read.reader import BatchReader, StreamReader
+from bucketmq.spark.setup.interpreter import use_this_python
+from bucketmq.spark.write.dead_sink import DeadBatchWriter
+from bucketmq.spark.write.objects_sink import ObjectsBatchWriter, ObjectsStreamWriter
+from bucketmq.spark.write.sink import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("bucketmq")` known to a session. Doing it again does no harm.
+
+    A session of this machine also starts the Python of this program from now on, unless PYSPARK_PYTHON names another:
+    `python3` from PATH, which Spark takes by itself, may have no bucketmq.
+    """
+    use_this_python(spark)
+    spark.dataSource.register(BucketMQSource)
 
 
 class BucketMQSource(DataSource):
@@ -118,7 +130,7 @@ class BucketMQSource(DataSource):
 
     The sink takes the columns `body` (or `value`: text, bytes, or anything that JSON has, such as a struct), `key`,
     `headers`, `body_bytes`; and overlooks `id`, `sent_at`, `shard` and `offset`, so that rows of the source can be
-    written as they are. Other columns are an error. Objects take any columns; see `bucketmq.spark.ends.ToObjects`. They
+    written as they are. Other columns are an error. Objects take any columns; see `pipeline.ends.ToObjects`. They
     are written when a task runs, at least once, and a row that changes nothing is not written again.
 
     | capability | |
@@ -133,7 +145,7 @@ class BucketMQSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return "bucketmq"
+        return FORMAT
 
     def schema(self) -> str:
         options = self._source(streaming="endingoffsets" not in {name.lower() for name in self.options})

@@ -9,9 +9,9 @@ class TestMyStore(StoreContract):
         return MyStore(...)
 ```
 
-Each test names its line of the contract. Lines 6, 7 and 17 are about failures, which a healthy
-store does not show: the tests of each adapter cover them with a server that fails on purpose. Every test works under a
-prefix of its own, so one store serves them all.
+Each test names its line of the contract. Lines 6, 7 and 17 are about failures, which a healthy store does not show: the
+tests of each adapter cover them with a server that fails on purpose. Every test has a prefix of its own, so one store
+serves them all.
 """
 
 from __future__ import annotations
@@ -404,6 +404,42 @@ class StoreContract:
         page = store.list(f"{base}/", after=keys[99], limit=2000)
         assert ([entry.key for entry in page.entries], page.more) == (keys[100:], False)
 
+    @pytest.mark.usefixtures("races")
+    def test_the_end_of_a_log_is_found_by_listing_while_it_grows(self, store: Store, base: str) -> None:
+        """Contract 4, 10. What was written before a listing is in it; where listings are in order, no key is in it
+        without those that were written before it. Keys that are deleted at the front change nothing."""
+        keys = [f"{base}/log/{n:020}.ndjson" for n in range(60)]
+        written = after = 0
+        listed = threading.Semaphore(0)
+
+        def append() -> None:
+            nonlocal written
+            gone = 0
+            for n, key in enumerate(keys):
+                created(store, key, b"segment %d" % n)
+                written = n + 1
+                if n % 10 == 9:
+                    assert listed.acquire(timeout=60)  # however fast the store is, some listings fall in between
+                while gone < after:
+                    store.delete(keys[gone])
+                    gone += 1
+
+        with ThreadPoolExecutor(1) as pool:
+            writer = pool.submit(append)
+            while not writer.done():
+                before = written
+                if before < 3:
+                    continue
+                after = before - 3
+                found = names(store, f"{base}/log/", after=keys[after])
+                assert set(keys[after + 1 : before]) <= set(found)
+                if store.lists_in_order:
+                    assert found == keys[after + 1 : after + 1 + len(found)]
+                listed.release()
+            writer.result()
+        assert names(store, f"{base}/log/", after=keys[-2]) == keys[-1:]
+        assert keys[0] not in names(store, f"{base}/log/")
+
     # 11: time
 
     def test_stored_at_is_the_time_of_the_write(self, store: Store, base: str) -> None:
@@ -411,7 +447,7 @@ class StoreContract:
         begin = time.time()
         written = store.create(f"{base}/key", b"body")
         found = read(store, f"{base}/key")
-        # Servers round to seconds, and a clock may be a little off; nobody is off by an hour, or by a time zone.
+        # Servers round to seconds, and a clock may be a little off, but not by an hour or a time zone.
         assert begin - 5 < found.stored_at < time.time() + 5
         assert isinstance(written, Written)
         assert written.stored_at is None or written.stored_at == found.stored_at
@@ -547,6 +583,33 @@ class StoreContract:
             assert store.remove(key, version) == Removed()
             assert store.replace(key, b"late", version) == Refused()
 
+    def test_a_refused_remove_succeeds_with_the_version_that_a_look_tells(self, store: Store, base: str) -> None:
+        """Contract 15: after a refusal, a look tells the newest version, and that one can be removed."""
+        key = f"{base}/key"
+        first = created(store, key, b"one")
+        second = store.replace(key, b"two", first, Attributes("text/plain", {"name": "value"}))
+        assert isinstance(second, Written)
+        assert store.remove(key, first) == Refused()
+        looked = store.look(key)
+        assert isinstance(looked, Found)
+        assert looked.version == second.version
+        assert store.remove(key, looked.version) == Removed()
+        assert store.remove(key, looked.version) == Refused()
+
+    @pytest.mark.usefixtures("races")
+    def test_of_many_removes_of_one_state_one_succeeds(self, store: Store, base: str) -> None:
+        """Contract 15."""
+        calls = []
+        for n in range(10):
+            version = created(store, f"{base}/{n}", b"begin")
+            calls += [(n, functools.partial(store.remove, f"{base}/{n}", version)) for _ in range(THREADS)]
+        answers = at_once([call for _, call in calls])
+        for n in range(10):
+            of_key = [answer for (key, _), answer in zip(calls, answers, strict=True) if key == n]
+            done = sum(isinstance(answer, Removed) for answer in of_key)
+            assert done == 1 or (done == 0 and any(isinstance(answer, Unknown) for answer in of_key))
+            assert store.get(f"{base}/{n}") == Missing()
+
     def test_an_empty_object_is_removed_once(self, store: Store, base: str) -> None:
         """Contract 15."""
         version = created(store, f"{base}/key", b"")
@@ -621,7 +684,7 @@ def names(store: Store, prefix: str, after: str = "") -> list[str]:
 def race(store: Store, writes: Mapping[str, Callable[[bytes], object]]) -> None:
     """For every key, `THREADS` writers with different bodies: at most one wins, and its body is what is there.
 
-    All keys at once, because a server may let those who lose one race wait for seconds.
+    All keys at once, because a server may let the losers of one race wait for seconds.
     """
     runs = [(key, f"{key} from writer {n}".encode()) for key in writes for n in range(THREADS)]
     answers = at_once([functools.partial(writes[key], body) for key, body in runs])

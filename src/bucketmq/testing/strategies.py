@@ -20,8 +20,9 @@ from typing import Any, Literal
 import msgspec
 from hypothesis import strategies as st
 
-from bucketmq.log.segment import time_text, to_base64
-from bucketmq.queue.head import Head, Held, Lease, Moving, Seen, Span, Target, Waiting
+from bucketmq.log.bodies import to_base64
+from bucketmq.log.segment import time_text
+from bucketmq.queue.head import Head, Held, LastCommit, Lease, Moving, Span, Target, Waiting
 from bucketmq.queue.message import BodyAt, Died, Failure, Message
 from bucketmq.queue.settings import SHARDS_MAX, Backoff, Fences, Settings
 
@@ -180,7 +181,9 @@ def heads(draw: st.DrawFn) -> Head:
         moving=tuple(draw(_moving(span)) for span in listed["moving"]),
         holders=draw(
             st.dictionaries(
-                ids(), st.builds(Seen, commit=st.integers(0, 10**6), at=times(), lost=st.integers(0, 10**6)), max_size=3
+                ids(),
+                st.builds(LastCommit, commit=st.integers(0, 10**6), at=times(), lost=st.integers(0, 10**6)),
+                max_size=3,
             ),
         ),
     )

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from events.filters.model import BODIES, EVENTS, KEYS, KNOWN, LEAVES, LIKES, SAFE_REGEXPS, TEXTS, like, trees, truth
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +15,6 @@ from bucketmq.events.event import ObjectEvent, time_text
 from bucketmq.events.filters import UNFETCHED, Decision, Known, explain, parse, why
 from bucketmq.events.filters.grammar import Compare, Field, Node, leaves
 from bucketmq.events.filters.text import canonical, value_text
-
-from .model import BODIES, EVENTS, KEYS, KNOWN, LEAVES, LIKES, SAFE_REGEXPS, TEXTS, like, trees, truth
 
 DECIDED = {True: Decision.MATCH, False: Decision.NO_MATCH, None: Decision.NO_MATCH}
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bucketmq.spark.ends import FromQueue, ToQueue
-from bucketmq.spark.pipeline import Pipeline
-from bucketmq.spark.progress import Figures, Stop, attend
-from bucketmq.spark.run import start
+from bucketmq.pipeline import FromQueue, Pipeline, ToQueue
+from bucketmq.spark.running.progress import Figures, Stop, attend
+from bucketmq.spark.running.run import start
 
 
 def main() -> None:

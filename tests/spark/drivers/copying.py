@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import bucketmq
-from bucketmq.spark.parts import BATCH_ID
-from bucketmq.spark.session import session
+from bucketmq.spark.setup.session import session
+from bucketmq.spark.write.parts import BATCH_ID
 
 WAIT_SECONDS_MAX = 60.0
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import bucketmq
-from bucketmq.spark.stage import stage
+from bucketmq.pipeline import stage
 
 POST = "id string, text string, revision bigint"
 

@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 from bucketmq.cli.demo import plan
-from bucketmq.cli.demo.crew import Crew
+from bucketmq.cli.demo.crew import PRODUCER, WORKER, Workers
 from bucketmq.cli.demo.records import HANDLED
 from bucketmq.client import Queue
 from bucketmq.engines.meter import Requests
@@ -29,7 +29,7 @@ class Account(msgspec.Struct, frozen=True):
     lost: int
     """Sent, and not in the log; or in the log, and neither handled by anyone, nor dead, nor in the queue."""
     strangers: int
-    """In the log, and sent by nobody or twice."""
+    """In the log twice, or without a producer's record of it."""
     failures: int
     """Attempts that failed, those of dead letters included."""
     redelivered: int
@@ -46,14 +46,14 @@ class Account(msgspec.Struct, frozen=True):
         return not (self.lost or self.strangers or self.unsettled) and self.sent == self.settled + self.dead
 
 
-def add_up(queue: Queue, crew: Crew, seconds: float) -> Account:
+def add_up(queue: Queue, crew: Workers, seconds: float) -> Account:
     """Read the whole log and all dead letters, and hold them against what the processes wrote down."""
-    sent = [id_ for member in crew.producers for id_ in member.record.sent]
-    handled = Counter(id_ for member in crew.workers for id_, _ in member.record.handled)
+    sent = [id_ for record in crew.records(PRODUCER) for id_ in record.sent]
+    handled = Counter(id_ for record in crew.records(WORKER) for id_, _ in record.handled)
     logged = Counter(_log_ids(queue))
     dead = {letter.id for letter in queue.dead_letters.peek(DEAD_MAX)}
     unsettled = {message.id for message in queue.peek(queue.stats().depth + 1)}
-    requests = _sum([member.record.requests() for member in crew.members])
+    requests = _sum([record.requests() for record in crew.records()])
     accounted = handled.keys() | dead | unsettled
     gone = [id_ for id_ in sent if id_ not in logged or id_ not in accounted]
     known = set(sent)
@@ -65,7 +65,7 @@ def add_up(queue: Queue, crew: Crew, seconds: float) -> Account:
         unsettled=len(unsettled),
         lost=len(gone),
         strangers=sum(count if id_ not in known else count - 1 for id_, count in logged.items()),
-        failures=sum(len(member.record.failed) for member in crew.workers),
+        failures=sum(len(record.failed) for record in crew.records(WORKER)),
         redelivered=_redelivered(crew),
         handled_twice=sum(1 for count in handled.values() if count > 1),
         seconds=seconds,
@@ -85,24 +85,24 @@ def _log_ids(queue: Queue) -> list[str]:
             return ids
 
 
-def _redelivered(crew: Crew) -> int:
+def _redelivered(crew: Workers) -> int:
     """Attempts that began and that no record tells the end of: the attempt counted, but its worker was gone."""
     last: Counter[str] = Counter()
     told: set[tuple[str, int]] = set()
-    for member in crew.workers:
-        for id_, attempt in (*member.record.handled, *member.record.failed):
+    for record in crew.records(WORKER):
+        for id_, attempt in (*record.handled, *record.failed):
             told.add((id_, attempt))
             last[id_] = max(last[id_], attempt)
     return sum(last.values()) - len(told) + _late(crew)
 
 
-def _late(crew: Crew) -> int:
+def _late(crew: Workers) -> int:
     """Attempts whose worker finished after the message had been handed to another."""
     best: dict[str, int] = {}
-    for member in crew.workers:
-        for id_, attempt in member.record.handled:
+    for record in crew.records(WORKER):
+        for id_, attempt in record.handled:
             best[id_] = max(best.get(id_, 0), attempt)
-    return sum(1 for member in crew.workers for id_, attempt in member.record.handled if attempt < best[id_])
+    return sum(1 for record in crew.records(WORKER) for id_, attempt in record.handled if attempt < best[id_])
 
 
 def _sum(counts: list[Requests]) -> Requests:

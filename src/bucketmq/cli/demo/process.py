@@ -1,4 +1,4 @@
-"""What each process of the demo runs: `python -m bucketmq.cli.demo.process ROLE NAME URL RECORDS SECONDS`."""
+"""What each process of the demo runs: `python -m bucketmq.cli.demo ROLE NAME URL RECORDS SECONDS`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,3 @@ def work(bucket: Bucket, record: Record) -> None:
         record.note((HANDLED, delivery.id, delivery.attempt))
 
     bucket.queue(plan.QUEUE).run(handle, concurrency=plan.CONCURRENCY)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -17,9 +17,10 @@ import typer
 
 from bucketmq.cli.demo import plan
 from bucketmq.cli.demo.account import Account, add_up, lines
-from bucketmq.cli.demo.crew import Crew
+from bucketmq.cli.demo.crew import Workers
 from bucketmq.cli.demo.records import HANDLED
 from bucketmq.cli.demo.screen import Screen
+from bucketmq.cli.demo.view import View
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, wants_json
 from bucketmq.cli.output import emit, emit_text, screen
@@ -74,19 +75,20 @@ def perform(url: str, records: Path, seconds: float) -> Account:
     with connect(url) as bucket:
         queue = bucket.queue(plan.QUEUE, **plan.SETTINGS)
         queue.settings()
-        with Crew(url, records, seconds) as crew, Screen(crew) as shown:
+        with Workers(url, records, seconds) as crew, Screen() as shown:
             shown.tell(f"{plan.PRODUCERS} producers and {plan.WORKERS} workers are starting on {url}")
-            took = _run(queue, crew, shown, seconds)
+            view = View(shown, crew)
+            took = _run(queue, crew, shown, view, seconds)
             crew.stop_workers()
-            shown.show(queue.stats())
+            view.show(queue.stats())
             return add_up(queue, crew, took)
 
 
-def _run(queue: Queue, crew: Crew, shown: Screen, seconds: float) -> float:
+def _run(queue: Queue, crew: Workers, shown: Screen, view: View, seconds: float) -> float:
     """Keep to the timetable until everything is settled or dead; returns how long that took."""
     began = time.monotonic()
     while not crew.total(HANDLED) and time.monotonic() - began < plan.GIVE_UP_SECONDS:
-        _look(queue, crew, shown)
+        _look(queue, crew, view)
     began = time.monotonic()
     timetable = _timetable(crew, shown, seconds)
     due, step = next(timetable)
@@ -96,24 +98,24 @@ def _run(queue: Queue, crew: Crew, shown: Screen, seconds: float) -> float:
         if now - began >= due:
             step()
             due, step = next(timetable)
-        depth = _look(queue, crew, shown)
-        if any(each.running for each in crew.producers):
+        depth = _look(queue, crew, view)
+        if crew.sending:
             last_send = now
         elif (depth == 0 and due == float("inf")) or now - last_send > plan.GIVE_UP_SECONDS:
             return now - began
 
 
-def _look(queue: Queue, crew: Crew, shown: Screen) -> int:
+def _look(queue: Queue, crew: Workers, view: View) -> int:
     time.sleep(LOOK_SECONDS)
     crew.look()
     stats = queue.stats()
-    shown.show(stats)
+    view.show(stats)
     return stats.depth
 
 
-def _timetable(crew: Crew, shown: Screen, seconds: float) -> Iterator[tuple[float, Any]]:
+def _timetable(crew: Workers, shown: Screen, seconds: float) -> Iterator[tuple[float, Any]]:
     """What happens when, in seconds after the first message was handled."""
-    frozen, killed = crew.named(plan.FROZEN), crew.named(plan.KILLED)
+    frozen, killed = crew.members[plan.FROZEN], crew.members[plan.KILLED]
 
     def freeze() -> None:
         frozen.freeze()

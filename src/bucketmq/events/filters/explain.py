@@ -28,6 +28,7 @@ from bucketmq.events.filters.grammar import (
 from bucketmq.events.filters.normal import normal, opposite
 from bucketmq.events.filters.patterns import like_prefix, regexp_prefix
 from bucketmq.events.filters.text import canonical, condition, field_text, tree, value_text
+from bucketmq.values import Value
 
 Outcome = Literal["true", "false", "unknown", "unfetched"]
 
@@ -38,7 +39,7 @@ _NUMBER_BITS_MAX = 4096
 """Longer ones are not written out: Python refuses to from some length on."""
 
 
-class Explanation(msgspec.Struct, frozen=True):
+class Explanation(Value, msgspec.Struct, frozen=True):
     """What `rules explain` shows."""
 
     tree: tuple[str, ...]

@@ -9,7 +9,7 @@ are read.
 | `content_type` | `Content-Type` | text |
 | `event_type` | `Event-Type` | text: Tigris' names, also for events from elsewhere |
 | `kind` | | text: created, changed, deleted, moved, other |
-| `source` | | text: who told of it |
+| `source` | | text: which source reported it |
 | `bucket` | | text |
 | `time` | `Last-Modified` | time |
 | `version` | | text |

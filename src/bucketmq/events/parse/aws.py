@@ -31,7 +31,7 @@ def eventbridge(value: object, reading: Reading) -> Parsed:
     """One event, or a list of them. Keys are plain."""
     items = value if isinstance(value, list) else [value]
     if not all(isinstance(item, dict) for item in items[:1]):
-        raise Invalid("the body is no event of EventBridge: it must be a JSON object")
+        raise Invalid("the body is not an event of EventBridge: it must be a JSON object")
     return gather(items, lambda item: _event(item, reading))
 
 
@@ -70,7 +70,7 @@ def _event(item: Item, reading: Reading) -> Parsed:
 def sns(value: object, reading: Reading) -> Parsed:
     """An envelope; or what would be in it, where SNS was told to deliver without."""
     if not isinstance(value, dict):
-        raise Invalid("the body is no message of SNS: it must be a JSON object")
+        raise Invalid("the body is not a message of SNS: it must be a JSON object")
     match value.get("Type") if "TopicArn" in value else None:
         case "SubscriptionConfirmation":
             return _confirmation(value)

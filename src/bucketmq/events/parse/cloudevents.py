@@ -65,7 +65,7 @@ def read(value: object, reading: Reading) -> Parsed:
     items = value if isinstance(value, list) else [value]
     if not all(isinstance(item, dict) for item in items[:1]):
         raise Invalid(
-            "the body is no CloudEvent: it must be an object with specversion, id, source and type, or a list"
+            "the body is not a CloudEvent: it must be an object with specversion, id, source and type, or a list"
         )
     return gather(items, lambda item: _event(item, reading))
 
@@ -119,7 +119,7 @@ def _event(item: Item, reading: Reading) -> Parsed:
 def _own(item: Item, type_: str, data: object) -> Parsed:
     event = own_event(data)
     if event is None:
-        raise BadItem("is named as one of ours but its data is no event")
+        raise BadItem("is named as one of ours but its data is not an event")
     if (event.id, event.key, event.kind) != (item["id"], item.get("subject"), type_.removeprefix(OWN_PREFIX)):
         raise BadItem("is named as one of ours but its id, subject or type is not that of its data")
     return told(event)

@@ -82,7 +82,7 @@ def size(item: Item, name: str) -> int | None:
 
 
 def pairs(value: object) -> dict[str, str] | None:
-    """A JSON object of texts, names in lower case; None if it is no object."""
+    """A JSON object of texts, names in lower case; None if it is not an object."""
     if not isinstance(value, dict):
         return None
     return {name.lower(): each for name, each in value.items() if isinstance(each, str)}
@@ -92,7 +92,7 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,12})?([Zz]|[+-
 
 
 def moment(value: str | None) -> str | None:
-    """A time as events tell it; None if it is no time. Without a zone it is UTC's."""
+    """A time as events write it; None if it is not a time. Without a zone it is UTC's."""
     if value is None or not _RFC3339.fullmatch(value):
         return None
     try:

@@ -49,7 +49,7 @@ def _unwrapped(item: Item) -> Item:
         except Invalid as error:
             raise BadItem(f"has a body that cannot be read: {error}") from None
     if not isinstance(body, dict):
-        raise BadItem("has a body that is no object")
+        raise BadItem("has a body that is not an object")
     return body
 
 

@@ -31,7 +31,7 @@ Store = Literal["s3", "minio", "ceph"]
 STORES: dict[str, Store] = {"aws:s3": "s3", "minio:s3": "minio", "ceph:s3": "ceph"}
 
 PLAIN_KEYS: frozenset[Store] = frozenset({"ceph"})
-"""Who writes keys as they are."""
+"""Senders that write keys as they are."""
 
 FAMILIES: dict[str, Kind] = {
     "ObjectCreated": "created",

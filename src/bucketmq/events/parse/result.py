@@ -1,4 +1,4 @@
-"""What came out of a body: events, and what became of everything in it that is none.
+"""What came out of a body: events, and what became of everything else in it.
 
 Readers of single items answer with a `Parsed` each, or raise `BadItem`; `gather` makes one of many. Nothing here knows
 a provider.
@@ -6,6 +6,7 @@ a provider.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -16,6 +17,9 @@ from bucketmq.events.event import ObjectEvent
 
 EVENTS_MAX = 10_000
 """Events in one body. Azure, which sends the most, stops at 5,000."""
+
+KEY_BYTES_MAX = 1024
+"""Of a key, in UTF-8: what S3 and its like allow. Longer ones belong to no object."""
 
 NAME_CHARS_MAX = 100
 """How much of an unknown name is counted by: it becomes a metric's label."""
@@ -36,7 +40,7 @@ class Bad(msgspec.Struct, frozen=True):
 
 
 class Confirm(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A handshake that the body asks for. Whether to do it, and doing it, is for whoever received the body."""
+    """A handshake that the body asks for. Whether to do it, and doing it, is the receiver's."""
 
     by: Literal["sns", "eventgrid"]
     url: str | None = None
@@ -84,7 +88,12 @@ def gather(items: Sequence[object], read: Callable[[Item], Parsed]) -> Parsed:
         except BadItem as error:
             bad.append(Bad(index, str(error)))
             continue
-        events.extend(parsed.events)
+        for event in parsed.events:
+            wrong = _wrong_key(event.key) or (None if event.from_key is None else _wrong_key(event.from_key))
+            if wrong is None:
+                events.append(event)
+            else:
+                bad.append(Bad(index, wrong))
         _check_count(len(events))
         ignored += parsed.ignored
         for name, count in parsed.unknown.items():
@@ -92,6 +101,16 @@ def gather(items: Sequence[object], read: Callable[[Item], Parsed]) -> Parsed:
         bad.extend(Bad(index, each.reason) for each in parsed.bad)
         confirm = confirm or parsed.confirm
     return Parsed(events=tuple(events), ignored=ignored, unknown=unknown, bad=tuple(bad), confirm=confirm)
+
+
+def _wrong_key(key: str) -> str | None:
+    """Why no handler should see a key: what is not an object's key, or plays tricks on the terminal that shows it."""
+    size = len(key.encode("utf-8", "surrogatepass"))
+    if not 0 < size <= KEY_BYTES_MAX:
+        return f"has a key of {size} bytes; keys have 1 to {KEY_BYTES_MAX}"
+    if not key.isprintable() and any(unicodedata.category(c) in ("Cc", "Cs") for c in key):
+        return f"has a key with control characters or broken Unicode: {key[:80]!a}"
+    return None
 
 
 def _check_count(count: int) -> None:

@@ -148,7 +148,7 @@ def _new_path(path: str, message: Item, new: Item | None) -> str:
 
 
 def _place(path: str, entry: Item) -> _Place | None:
-    """The object that a file is, or is a version of; None if it is none's."""
+    """The object that a file is, or is a version of; None if it is not an object's."""
     if not path.startswith(BUCKETS):
         return None
     bucket, _, key = path.removeprefix(BUCKETS).partition("/")

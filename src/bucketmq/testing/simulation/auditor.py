@@ -15,7 +15,7 @@ import msgspec
 
 from bucketmq.errors import BucketMQError, NotFound
 from bucketmq.log import segment as lines
-from bucketmq.log.documents import Later, Trim, decode_head, decode_settings
+from bucketmq.log.documents import Dedup, Later, Trim, decode, decode_head, decode_settings
 from bucketmq.log.layout import base_of
 from bucketmq.queue.claiming import LOST_WORKER
 from bucketmq.queue.head import Head, Target
@@ -95,6 +95,11 @@ class Auditor:
         self._who = ""
         self._aimed_by: dict[str, str] = {}
         """For each move who wrote its target down."""
+        self._purging: set[tuple[str, str]] = set()
+        """Process and subscription of each purge that is under way, or whose outcome is unknown."""
+        self._purged: set[tuple[str, int, int]] = set()
+        """Subscription, shard and offset of what a purge passed: perhaps right behind a claim, in the same commit."""
+        self._parts: dict[str, list[Message]] = {}
 
     def problem(self, text: str) -> None:
         self.world.note("AUDIT", text)
@@ -120,10 +125,13 @@ class Auditor:
                 self._trimmed(queue, int(rest[0].removesuffix(".json")), msgspec.json.decode(body, type=Trim).low)
             elif kind == "queue.json" and queue == QUEUE:
                 self._settings_changed(decode_settings(body, key))
+            elif kind == "parts":
+                self._parts["/".join((kind, *rest))] = lines.decode_lines(body, key)
             elif kind == "later.json":
                 self._register_changed(msgspec.json.decode(body, type=Later))
             elif kind == "dedup":
-                self.world.covered["dedup entry"] += 1
+                register = decode(Dedup, body, key)
+                self.world.covered["dedup split" if register.split is True else "dedup entry"] += 1
         except BucketMQError as error:
             self.problem(f"{key} was written so that it cannot be read: {error}")
 
@@ -137,7 +145,11 @@ class Auditor:
             return
         if base != log.end:
             self.problem(f"segment {queue}/{shard}/{base} lands, but the log ends at {log.end}")
-        messages = segment.messages(base, segment.end)
+        if segment.parts:
+            messages = [message for part in segment.parts for message in self._parts[part.key]]
+            self.world.covered["segment of parts"] += 1
+        else:
+            messages = segment.messages(base, segment.end)
         if len({token_of(message).partition("-")[0] for message in messages}) > 1 and messages[0].move is None:
             self.world.covered["lane shared"] += 1
         if messages[0].move is not None and self._aimed_by.get(messages[0].move) != self._who:
@@ -346,8 +358,10 @@ class Auditor:
             return
         if offset < self.log(watch.queue, watch.shard).mark:
             self.world.covered["jump"] += 1
-            return
-        self.problem(f"{watch.queue}/{watch.subscription}/{watch.shard}/{offset} was {was} and is forgotten")
+        elif (self._who, watch.subscription) in self._purging:
+            self.world.covered[f"{was.name} to purged"] += 1
+        else:
+            self.problem(f"{watch.queue}/{watch.subscription}/{watch.shard}/{offset} was {was} and is forgotten")
 
     def _has_arrived(self, watch: HeadWatch, offset: int, target: Target) -> bool:
         there = self.log(DEAD if watch.queue == QUEUE else QUEUE, target.shard)
@@ -366,8 +380,25 @@ class Auditor:
             self.world.covered["skipped"] += 1
         elif offset < log.mark and not watch.claims.get(offset):
             self.world.covered["jump"] += 1
+        elif (self._who, watch.subscription) in self._purging:
+            self.world.covered["fresh to purged"] += 1
+            self._purged.add((watch.subscription, watch.shard, offset))
         else:
             self.problem(f"{watch.queue}/{watch.subscription}/{watch.shard}/{offset} was never handed out")
+
+    def begin_purge(self, who: str, subscription: str) -> list[int]:
+        """From now on this process may forget what the subscription has not settled. Where each shard's log ends."""
+        self._purging.add((who, subscription))
+        return [self.log(QUEUE, shard).end for shard in range(self.settings.shards)]
+
+    def end_purge(self, who: str, subscription: str, ends: list[int]) -> None:
+        """A purge said that it is done: nothing that was there when it began is left."""
+        self._purging.discard((who, subscription))
+        for shard, end in enumerate(ends):
+            watch = self.heads.get((QUEUE, subscription, shard))
+            left = [offset for offset in (watch.states if watch else ()) if offset < end]
+            if left or (end > (watch.head.next if watch else 0)):
+                self.problem(f"{subscription}/{shard} was purged up to {end}, but {left or 'its head'} stayed behind")
 
     # Registers
 
@@ -394,7 +425,8 @@ class Auditor:
         if place in self.ledger.delivered:
             self.problem(f"{place} is delivered twice under one lease")
         self.ledger.delivered[place] = attempt
-        if lease > watch.head.lease or offset not in watch.claims:
+        claimed = offset in watch.claims or (subscription, shard, offset) in self._purged
+        if lease > watch.head.lease or not claimed:
             self.problem(f"{place} is delivered under a lease that the head never had")
         late = place in self.ended or subscription == LATECOMER or offset < self.log(queue, shard).mark
         if not (isinstance(body, NotFound) and late):  # whoever comes so late finds the body trimmed

@@ -29,6 +29,7 @@ TRANSITIONS = (
     "fence crossed",
     "shards raised",
     "dedup entry",
+    "dedup split",
     "dedup retry",
     "dedup takeover",
     "later group",
@@ -45,6 +46,14 @@ TRANSITIONS = (
     "settled by receipt",
     "receipt too late",
     "send unknown",
+    "cold send",
+    "published",
+    "published already",
+    "publish unknown",
+    "segment of parts",
+    "fresh to purged",
+    "waiting to purged",
+    "held to purged",
 )
 """Counted by the auditor and the workload under these names."""
 

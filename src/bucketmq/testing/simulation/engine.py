@@ -11,12 +11,14 @@ from inspect import isgenerator
 from typing import Any, Protocol
 
 from bucketmq.bucket.port import Written
+from bucketmq.engines.clock import StoreClock
 from bucketmq.procedures.requests import (
     Call,
     Chance,
     Create,
     Delete,
     Get,
+    IfAbandoned,
     List,
     Look,
     NewId,
@@ -69,6 +71,8 @@ class Process:
         self.alive = True
         self.frozen_until = 0.0
         self.skew_seconds = skew_seconds
+        self.clock: StoreClock | None = None
+        """The production code's clock, in scenes that set the store's; None for one that is `skew_seconds` off."""
         self.on_request: Callable[[Process], str | None] = lambda _: None
         """Asked at every store request whether the process dies: "before" it leaves or "after" it landed."""
         self.on_death: Callable[[Process], None] = lambda _: None
@@ -145,7 +149,7 @@ class Process:
             value, error = None, None
             kind = type(request)
             if kind is Now:
-                value = world.now + self.skew_seconds
+                value = world.now + self.skew_seconds if self.clock is None else self.clock.now()
                 if world.chance() < PREEMPTED:
                     world.after(0.0, self._resume, task, value, None)
                     return
@@ -178,6 +182,8 @@ class Process:
                 if isgenerator(value):
                     stack.append(value)
                     value = None
+            elif kind is IfAbandoned:
+                pass  # callers stay here until their process dies
             else:
                 raise AssertionError(request)
 
@@ -199,6 +205,8 @@ class Process:
             self.kill()
             return
 
+        began = 0.0 if self.clock is None else self.clock.tick()
+
         def answered(answer: Any, error: BaseException | None) -> None:
             if not self.alive:
                 return
@@ -208,6 +216,8 @@ class Process:
             if self.frozen_until > self.world.now:
                 self._stalled.append((answered, (answer, error)))
                 return
+            if isinstance(answer, Written) and self.clock is not None and answer.stored_at is not None:
+                self.clock.observe(answer.stored_at, began, self.clock.tick())
             if isinstance(answer, Written):
                 self.skew_seconds = max(-1.0, min(1.0, self.skew_seconds))  # it has seen the store's clock now
             resume(answer, error)

@@ -45,7 +45,7 @@ class Ledger:
         self.sends = {
             token: Send(job, place)
             for role in plan.roles
-            for job in role.jobs
+            for job in (*role.jobs, *role.batches)
             for place, token in enumerate(job.tokens)
         }
         self.decisions: dict[Place, list[str]] = {}

@@ -14,10 +14,21 @@ from unittest.mock import patch
 import msgspec
 
 from bucketmq.bucket.port import Missing, Object, Refused, Unknown, Version, Written
+from bucketmq.engines.clock import StoreClock
 from bucketmq.log.layout import join
-from bucketmq.procedures import append, commit, dedup, later, moves, trim
+from bucketmq.procedures import queues
+from bucketmq.procedures.claiming.claim import Lot
+from bucketmq.procedures.claiming.gaps import passed_gap
+from bucketmq.procedures.heads import desk as commit
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import Create, Get, Procedure, Replace, StoreRequest, Together
+from bucketmq.procedures.segments import append, tail
+from bucketmq.procedures.segments.losses import Losses, record_loss
+from bucketmq.procedures.segments.tail import lowest
+from bucketmq.procedures.sending import dead_letters as moves
+from bucketmq.procedures.sending import dedup
+from bucketmq.procedures.sending import delayed as later
+from bucketmq.procedures.upkeep import inspect, trim
 from bucketmq.procedures.verbs import delete
 from bucketmq.queue import machine
 from bucketmq.queue.claiming import claim
@@ -25,9 +36,12 @@ from bucketmq.queue.commands import Ack, Aim, Bury, Claim, Claimed, Outcome, Set
 from bucketmq.queue.head import Head, Span, stamp
 from bucketmq.queue.policy import Policy, policy_of
 from bucketmq.queue.settling import settle
+from bucketmq.testing.simulation.corrected import run_corrected
+from bucketmq.testing.simulation.crew import SceneReport
+from bucketmq.testing.simulation.damage import run_damaged
 from bucketmq.testing.simulation.faults import Faults, only
-from bucketmq.testing.simulation.plan import FENCED, LEVEL, LONG, Tilt
-from bucketmq.testing.simulation.run import run_seed
+from bucketmq.testing.simulation.plan import FENCED, LONG, PLAIN, Tilt
+from bucketmq.testing.simulation.run import Report, run_seed
 from bucketmq.testing.simulation.store import SimStore
 
 replace = msgspec.structs.replace
@@ -43,7 +57,12 @@ class Mutant(msgspec.Struct, frozen=True):
     plant: Callable[[], Any]
     """Makes the context manager that plants it."""
     faults: Faults | None = None
-    tilt: Tilt = LEVEL
+    tilt: Tilt = PLAIN
+    scene: Callable[[int], SceneReport] | None = None
+    """What runs a seed, if it is not the swarm."""
+
+    def run(self, seed: int) -> Report | SceneReport:
+        return run_seed(seed, faults=self.faults, tilt=self.tilt) if self.scene is None else self.scene(seed)
 
 
 class Hunt(msgspec.Struct, frozen=True):
@@ -59,7 +78,7 @@ def hunt(mutant: Mutant, seeds: int = SEEDS_MAX, first_seed: int = 0) -> Hunt:
     with mutant.plant():
         for seed in range(first_seed, first_seed + seeds):
             try:
-                report = run_seed(seed, faults=mutant.faults, tilt=mutant.tilt)
+                report = mutant.run(seed)
             except Exception as error:  # a bug may well break the run itself
                 return Hunt(mutant.name, seed, f"the run broke: {error!r}")
             if report.problems:
@@ -206,10 +225,16 @@ def _unordered(desk: Any) -> Policy:
     return replace(policy_of(desk.queue.settings), ordered=False)
 
 
+def _settled_again(lot: Lot, offset: int) -> bool:
+    """A lot that does not look whether a message was settled before."""
+    lot.settled[offset] = None
+    return True
+
+
 # Trimming, moving, deduplicating, delaying
 
 
-def _no_guard(log: Any, base: int, known_at: float, now: float) -> Procedure[int]:
+def _no_guard(shard_log: Any, base: int, known_at: float, now: float) -> Procedure[int]:
     yield from ()
     return base
 
@@ -235,12 +260,13 @@ def _entry_after_send(queue: OpenQueue, dedup_key: str, message: Any) -> Procedu
     """Looks, sends, and only then writes down that it did."""
     procedure = _send_once(queue, dedup_key, message)
     reply: Any = None
-    entered: list[Any] = []
+    entered: list[Create | Replace] = []
     while True:
         try:
             request = procedure.send(reply)
         except StopIteration as end:
-            yield from entered
+            for each in entered:
+                yield from each
             return end.value
         if isinstance(request, Create | Replace) and "/dedup/" in request.key:
             entered.append(request)
@@ -256,14 +282,23 @@ def _entry_after_send(queue: OpenQueue, dedup_key: str, message: Any) -> Procedu
 _send_once = dedup.send_once
 
 
+def _split_forgets(queue: OpenQueue, register: Any) -> Procedure[Any]:
+    """A register that was full is begun afresh: what it held counts no longer."""
+    yield from _note_split(queue, register)
+    dedup.splits_of(queue)[register.key] = {}
+    return {}
+
+
+_note_split = dedup._note_split
+
+
 def _delete_first(queue: OpenQueue, group: Any) -> Procedure[int]:
     """Takes the delayed objects away before their segment exists."""
     messages = yield from later._read(queue, list(group.names))
     for name in group.names:
         yield from delete(join(queue.keys.root, name))
-    for target, cut in zip(group.targets, group.cuts, strict=True):
-        if messages is not None and not (yield from later._place(queue, later.Aim(target, cut), messages)):
-            return 0
+    if messages is not None and not (yield from later._land(queue, group, messages)):
+        return 0
     yield from later._change(queue, lambda before: later._without(before, group, 0.0))
     return len(messages or ())
 
@@ -275,6 +310,45 @@ def _finished_forgotten(before: Any, group: Any, now: float) -> Any:
 _without = later._without
 
 
+# Damage and time
+
+
+def _nothing(*_: Any) -> Procedure[None]:
+    yield from ()
+
+
+def _no_gap(*_: Any) -> Procedure[bool]:
+    yield from ()
+    return False
+
+
+def _believe_hint(shard_log: Any, start: int, hinted: int) -> Procedure[tuple[int, int]]:
+    yield from ()
+    return max(start, hinted), 0
+
+
+def _forget_listed(head: Head, gone: Any) -> Head:
+    """Forgets everything that is listed, though only some of it is gone."""
+    return inspect._emptied(head)
+
+
+def _observe_all(clock: StoreClock, stored_at: float, before: float, after: float) -> None:
+    """Does not notice that the clock was set while a write was under way."""
+    local, clock._local = clock._local, False
+    try:
+        _observe(clock, stored_at, before, after)
+    finally:
+        clock._local = local
+
+
+_observe = StoreClock.observe
+
+
+def _no_losses(keys: Any, shard: int, start: int, stop: int) -> Procedure[Losses]:
+    yield from ()
+    return Losses()
+
+
 SILENCE = only(["lost_request", "lost_reply", "late_landing"])
 DEATH = only(["crash", "freeze", "lost_reply"])
 
@@ -282,6 +356,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a settlement counts whatever its lease", lambda: patch.object(machine, "settle", _settle_any_lease)),
     Mutant("an ack counts after the lease expired", lambda: patch.object(machine, "settle", _settle_expired)),
     Mutant("a buried message is forgotten", lambda: patch.object(machine, "settle", _bury_forgets)),
+    Mutant("an ack that comes twice counts twice", lambda: patch.object(Lot, "_is_first", _settled_again)),
     Mutant("an expired lease is dropped", lambda: patch.object(machine, "expire", _expire_drops)),
     Mutant("a lease never expires", lambda: patch.object(machine, "expire", _expire_never), DEATH),
     Mutant("an attempt is not counted at the claim", lambda: patch.object(machine, "claim", _attempt_not_counted)),
@@ -312,7 +387,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("an own landed move is not recognised", lambda: everywhere(append.marked, _never_mine), SILENCE),
     Mutant(
         "a sleeper does not look at the trim mark",
-        lambda: everywhere(append._lowest, _no_guard),
+        lambda: everywhere(lowest, _no_guard),
         only(["freeze"]),
         LONG,
     ),
@@ -325,6 +400,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a move's target is not written down", lambda: patch.object(moves, "commit", _commit_without_aim), DEATH),
     Mutant(
         "a deduplication key is entered after the send", lambda: everywhere(dedup.send_once, _entry_after_send), DEATH
+    ),
+    Mutant(
+        "a split register of deduplication keys is forgotten",
+        lambda: patch.object(dedup, "_note_split", _split_forgets),
+        DEATH,
     ),
     Mutant("delayed objects are deleted first", lambda: patch.object(later, "_finish", _delete_first), DEATH),
     Mutant(
@@ -339,4 +419,23 @@ MUTANTS: tuple[Mutant, ...] = (
         FENCED,
     ),
     Mutant("a fence is ignored", lambda: everywhere(append.is_outdated, lambda queue, shards: False), None, FENCED),
+    Mutant("a gap in the log is taken for its end", lambda: everywhere(passed_gap, _no_gap), scene=run_damaged),
+    Mutant(
+        "a head beyond its log is not noticed",
+        lambda: patch.object(tail, "_furthest_head", _nothing),
+        scene=run_damaged,
+    ),
+    Mutant("a hint is believed", lambda: patch.object(tail, "_last_listed", _believe_hint), scene=run_damaged),
+    Mutant(
+        "mending forgets what is in flight",
+        lambda: patch.object(inspect, "_without", _forget_listed),
+        scene=run_damaged,
+    ),
+    Mutant("a loss is not recorded", lambda: everywhere(record_loss, _no_losses), scene=run_damaged),
+    Mutant("lost settings are made up", lambda: patch.object(queues, "_check_empty", _nothing), scene=run_damaged),
+    Mutant(
+        "a stamp counts though the clock was set under way",
+        lambda: patch.object(StoreClock, "observe", _observe_all),
+        scene=run_corrected,
+    ),
 )

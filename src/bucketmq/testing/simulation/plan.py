@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import random
 from typing import Any
 
 import msgspec
 
+from bucketmq.queue.routing import digits_of
 from bucketmq.queue.settings import MAIN
 from bucketmq.testing.simulation.faults import Faults, swarm
 
@@ -18,6 +21,9 @@ LATECOMER = "late"
 
 QUEUE = "jobs"
 KEYS = ("red", "green", "blue", "black")
+JOBS_MAX = 18
+DEDUP_ENTRIES_MAX = 2
+"""Registers of deduplication keys are full with so many, or no run would have enough of them to split one."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -30,6 +36,8 @@ class Job(msgspec.Struct, frozen=True):
     delay_seconds: float = 0.0
     dedup_key: str | None = None
     large: bool = False
+    batch: int | None = None
+    """For what a bulk writer publishes: the batch of its transaction."""
 
 
 class Role(msgspec.Struct, frozen=True):
@@ -42,6 +50,10 @@ class Role(msgspec.Struct, frozen=True):
     """For each concurrent receiver its subscription and its kind: hand or worker."""
     chores: tuple[str, ...]
     jobs: tuple[Job, ...] = ()
+    batches: tuple[Job, ...] = ()
+    """What a bulk writer publishes, in this order. A rival writer of the same transaction has the same ones."""
+    cold: bool = False
+    """Whether each of its sends opens the queue afresh, and so has to find where the log ends."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -63,10 +75,13 @@ class Plan(msgspec.Struct, frozen=True):
     whole_seconds: bool
     poison: tuple[str, ...] = ()
     """Tokens of messages that kill whoever handles them."""
+    more: bool = False
+    """Whether there are bulk writers, purges and cold senders, and hints every few segments."""
 
     @property
     def messages(self) -> int:
-        return sum(len(job.tokens) for role in self.roles for job in role.jobs)
+        batches = {job for role in self.roles for job in role.batches}
+        return sum(len(job.tokens) for job in (*(job for role in self.roles for job in role.jobs), *batches))
 
     @property
     def delayed(self) -> bool:
@@ -79,12 +94,16 @@ class Tilt(msgspec.Struct, frozen=True):
     long: bool | None = None
     ordered: bool | None = None
     raised: bool | None = None
+    more: bool | None = None
 
 
 LEVEL = Tilt()
 SHORT = Tilt(long=False)
-LONG = Tilt(long=True)
-FENCED = Tilt(long=False, ordered=True, raised=True)
+PLAIN = Tilt(more=False)
+"""What `more` adds is drawn apart from everything else: without it a seed is the history that it was before."""
+LONG = Tilt(long=True, more=False)
+FENCED = Tilt(long=False, ordered=True, raised=True, more=False)
+MORE = Tilt(more=True)
 
 
 def draw(seed: int, faults: Faults | None = None, tilt: Tilt = LEVEL) -> Plan:
@@ -99,6 +118,10 @@ def draw(seed: int, faults: Faults | None = None, tilt: Tilt = LEVEL) -> Plan:
     jobs = _jobs(chance, settings, long=long)
     roles = _roles(chance, subscriptions, jobs, long=long, raised=_toss(chance, 0.35, tilt.raised), calm=calm)
     tokens = [token for job in jobs for token in job.tokens]
+    apart = random.Random(f"more {seed}")
+    more = _toss(apart, 0.4, tilt.more)
+    if more:
+        roles = _with_more(apart, roles, settings, long=long)
     return Plan(
         seed=seed,
         faults=mixture,
@@ -113,6 +136,7 @@ def draw(seed: int, faults: Faults | None = None, tilt: Tilt = LEVEL) -> Plan:
         content_versions=chance.random() < 0.5,
         whole_seconds=chance.random() < 0.5,
         poison=tuple(chance.sample(tokens, 1)) if mixture.crash and chance.random() < 0.4 else (),
+        more=more,
     )
 
 
@@ -141,7 +165,8 @@ def _settings(chance: random.Random, *, long: bool, calm: bool, ordered: bool) -
 
 
 def _jobs(chance: random.Random, settings: dict[str, Any], *, long: bool) -> list[Job]:
-    left, jobs = chance.randint(10, 18), []
+    left = chance.randint(10, JOBS_MAX)
+    jobs: list[Job] = []
     unique = iter(range(1000))
     dedup_works = settings["dedup_seconds"] > 0 and not long
     while left > 0:
@@ -157,11 +182,18 @@ def _jobs(chance: random.Random, settings: dict[str, Any], *, long: bool) -> lis
                 tuple(chance.choice(KEYS) if keyed else None for _ in tokens),
                 gap_seconds=chance.uniform(0, 60 if long else 3) if chance.random() < 0.7 else 0.0,
                 delay_seconds=chance.uniform(0.5, 15) if kind < 0.12 else 0.0,
-                dedup_key=tokens[0] if dedup_works and count == 1 and 0.12 <= kind < 0.4 else None,
+                dedup_key=crowded()[len(jobs)] if dedup_works and count == 1 and 0.12 <= kind < 0.4 else None,
                 large=chance.random() < 0.1,
             )
         )
     return jobs
+
+
+@functools.cache
+def crowded() -> tuple[str, ...]:
+    """Deduplication keys that meet in one register, and when that has split, in two of those below it."""
+    keys = (f"d{number}" for number in itertools.count())
+    return tuple(itertools.islice((key for key in keys if digits_of(key)[1:4] in ("000", "001")), JOBS_MAX))
 
 
 def _roles(
@@ -192,3 +224,28 @@ def _roles(
         Role(f"p{place}", senders[place], tuple(workers[place]), tuple(chores[place]), tuple(given[place]))
         for place in range(count)
     )
+
+
+def _with_more(
+    chance: random.Random, roles: tuple[Role, ...], settings: dict[str, Any], *, long: bool
+) -> tuple[Role, ...]:
+    """The roles, with cold senders, somebody who purges, and a bulk writer, perhaps with a rival."""
+    replace = msgspec.structs.replace
+    made = [replace(role, cold=bool(role.senders) and chance.random() < 0.4) for role in roles]
+    places = chance.sample(range(len(made)), 3)
+    if chance.random() < 0.4:
+        made[places[0]] = replace(made[places[0]], chores=(*made[places[0]].chores, "purge"))
+    if chance.random() < 0.7:
+        batches = _batches(chance, keyed=0.9 if settings["ordered"] else 0.3, long=long)
+        for place in places[1 : 3 if chance.random() < 0.4 else 2]:
+            made[place] = replace(made[place], chores=(*made[place].chores, "bulk"), batches=batches)
+    return tuple(made)
+
+
+def _batches(chance: random.Random, *, keyed: float, long: bool) -> tuple[Job, ...]:
+    batches = []
+    for batch in range(chance.randint(1, 3)):
+        tokens = tuple(f"b{batch}-{place}" for place in range(chance.randint(1, 4)))
+        keys = tuple(chance.choice(KEYS) if chance.random() < keyed else None for _ in tokens)
+        batches.append(Job(tokens, keys, chance.uniform(0, 60 if long else 3), batch=batch))
+    return tuple(batches)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
-from bucketmq.procedures.api import BucketApi, QueueApi, SubscriptionApi
-from bucketmq.procedures.append import TRIM_GUARD_SECONDS
+from bucketmq.api.bucket import BucketApi
+from bucketmq.api.queue import QueueApi
 from bucketmq.procedures.requests import Procedure
-from bucketmq.procedures.stats import QueueStats
+from bucketmq.procedures.segments import hint, tail
+from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
+from bucketmq.procedures.sending import dedup
+from bucketmq.procedures.upkeep.stats import QueueStats
 from bucketmq.testing.simulation.auditor import DEAD, Auditor
 from bucketmq.testing.simulation.engine import Process, run_alone
 from bucketmq.testing.simulation.faults import NONE, Faults
 from bucketmq.testing.simulation.ledger import Ledger
-from bucketmq.testing.simulation.plan import LEVEL, QUEUE, Plan, Tilt, draw
+from bucketmq.testing.simulation.plan import DEDUP_ENTRIES_MAX, LATECOMER, LEVEL, QUEUE, Plan, Tilt, draw
 from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.workload import Actor, Line, Scene
 from bucketmq.testing.simulation.world import EPOCH, World
@@ -72,6 +77,17 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+@contextmanager
+def near_hints() -> Iterator[None]:
+    """Hints every few segments, and a search that begins right before them: a run's logs are short."""
+    with (
+        patch.object(hint, "HINT_EVERY", 3),
+        patch.object(hint, "HINT_EVERY_WALKED", 2),
+        patch.object(tail, "HINT_WINDOWS", (2, 6)),
+    ):
+        yield
+
+
 class Run:
     """The processes of one seed and the store they share."""
 
@@ -97,6 +113,10 @@ class Run:
         self.drain_seconds = 0.0
 
     def report(self) -> Report:
+        with patch.object(dedup, "ENTRIES_MAX", DEDUP_ENTRIES_MAX), near_hints() if self.plan.more else nullcontext():
+            return self._report()
+
+    def _report(self) -> Report:
         world, auditor = self.world, self.auditor
         self._found()
         chaos = CHAOS_SECONDS_LONG if self.plan.long else CHAOS_SECONDS
@@ -140,7 +160,7 @@ class Run:
 
     def _found(self) -> None:
         """Make the queue and its subscriptions before anything can go wrong."""
-        api = QueueApi(
+        api: QueueApi[Any] = QueueApi(
             BucketApi("", lists_in_order=self.plan.lists_in_order, local=False, probe_first=False),
             QUEUE,
             dict(self.plan.settings),
@@ -149,7 +169,7 @@ class Run:
         def founding() -> Procedure[None]:
             yield from api.open()
             for name in self.plan.subscriptions:
-                yield from SubscriptionApi(api, name).begin()
+                yield from api.subscription(name)
 
         run_alone(self.world, self.store, founding())
 
@@ -205,7 +225,7 @@ class Run:
     def _is_all_sent(self) -> bool:
         """Whether nothing more will come into the log: no sends, redrives or raises are left."""
         return not self.ledger.calls_open and not any(
-            line.jobs or "redrive" in line.chores or "raise" in line.chores for line in self.lines
+            line.jobs or line.batches or "redrive" in line.chores or "raise" in line.chores for line in self.lines
         )
 
     def _heal(self) -> None:
@@ -254,9 +274,10 @@ class Run:
     def _check_stats(self) -> None:
         """The numbers a user is shown are those of the store (I11)."""
         auditor = self.auditor
-        api = QueueApi(BucketApi("", lists_in_order=True, local=False, probe_first=False), QUEUE, {})
+        api: QueueApi[Any] = QueueApi(BucketApi("", lists_in_order=True, local=False, probe_first=False), QUEUE, {})
         stats: QueueStats = run_alone(self.world, self.store, api.stats())
-        if stats.depth or stats.in_flight or stats.waiting:
+        left = stats.depth - sum(each.depth for each in stats.subscriptions if each.name == LATECOMER)
+        if left or stats.damaged:
             auditor.problem(f"stats of a drained queue: {stats}")
         sent = sum(auditor.log(QUEUE, shard).end for shard in range(auditor.settings.shards))
         if stats.sent != sent:

@@ -84,6 +84,8 @@ class SimStore:
         self.exact_versions = not content_versions
         self.witness: Witness | None = None
         self.objects: dict[str, Object] = {}
+        self.ahead_seconds = 0.0
+        """How far its clock is ahead of true time."""
         self.requests = 0
         self.refused = 0
         self.who = ""
@@ -165,6 +167,11 @@ class SimStore:
             insort(self._keys, key)
         self._put(key, body, attributes)
 
+    def erase(self, who: str, key: str) -> None:
+        """A plain DELETE by somebody who knows nothing of the library, landing now."""
+        self.who = who
+        self._drop(key)
+
     def perform(self, request: StoreRequest) -> Object | Found | Missing | Written | Removed | Refused | Page | None:
         """Do it, now."""
         match request:
@@ -219,7 +226,7 @@ class SimStore:
     def _put(self, key: str, body: bytes, attributes: Attributes) -> Written:
         self._versions += 1
         version = hashlib.md5(body).hexdigest() if self._content_versions else str(self._versions)
-        now = self.world.now
+        now = self.world.now + self.ahead_seconds
         stored_at = float(int(now)) if self._whole_seconds else round(now, 3)
         self.objects[key] = Object(body, Version(version), stored_at, attributes)
         if self.witness is not None:

@@ -1,6 +1,6 @@
-"""What simulated processes do: send, receive by hand, work, trim, raise, redrive, ask for stats.
+"""What simulated processes do: send, publish in bulk, receive by hand, work, trim, raise, redrive, purge, look.
 
-All of it through `procedures.api`, as the facades do. Everything asked and answered is written into the ledger.
+All of it through `api/`, as the facades do. Everything asked and answered is written into the ledger.
 """
 
 from __future__ import annotations
@@ -9,14 +9,21 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from bucketmq import outcomes
-from bucketmq.errors import BucketMQError, LeaseLost
-from bucketmq.procedures.api import BucketApi, QueueApi, SubscriptionApi, extend_now, settle_now, write_receipt
-from bucketmq.procedures.browse import inline_body
-from bucketmq.procedures.receive import Lot
-from bucketmq.procedures.requests import Call, Pause, Procedure
-from bucketmq.procedures.send import Letters, Receipt
-from bucketmq.procedures.work import Work
+from bucketmq.api.bucket import BucketApi
+from bucketmq.api.queue import QueueApi
+from bucketmq.api.subscription import SubscriptionApi
+from bucketmq.deliveries import extend_now, settle_now
+from bucketmq.errors import BucketMQError, Invalid, LeaseLost
+from bucketmq.log import segment
+from bucketmq.procedures.bulk.publish import Made, create_part, publish
+from bucketmq.procedures.claiming.browse import inline_body
+from bucketmq.procedures.claiming.claim import Lot
+from bucketmq.procedures.claiming.receipts import write_receipt
+from bucketmq.procedures.requests import Call, NewId, Now, Pause, Procedure
+from bucketmq.procedures.sending.send import Letters, Sent
+from bucketmq.procedures.working.work import Work
 from bucketmq.queue.message import Message
+from bucketmq.queue.routing import shard_of
 from bucketmq.testing.simulation.auditor import Auditor
 from bucketmq.testing.simulation.engine import Process
 from bucketmq.testing.simulation.ledger import Ledger, Place, body_of, header_of, token_of
@@ -29,6 +36,8 @@ SENDER_PAUSE_SECONDS = 1.5
 """How often a sender without work looks whether somebody left it a send to repeat."""
 
 LATECOMER_SECONDS = 260.0
+TRANSACTION = "nightly"
+"""The bulk writer's, and its rival's."""
 
 
 class Line:
@@ -37,6 +46,7 @@ class Line:
     def __init__(self, role: Role) -> None:
         self.role = role
         self.jobs = deque(role.jobs)
+        self.batches = deque(role.batches)
         self.under_way: list[Job] = []
         self.chores = set(role.chores)
         """Those that are still to be done."""
@@ -77,8 +87,8 @@ class Actor:
         self.scene = scene
         self.line = line
         self.process = process
-        self.bucket = BucketApi("", lists_in_order=scene.plan.lists_in_order, local=False, probe_first=False)
-        self.queue = QueueApi(self.bucket, QUEUE, {})
+        self.queue = self._fresh()
+        self.bucket = self.queue.queue.bucket
         self.works: list[Work] = []
 
     def start(self) -> None:
@@ -96,15 +106,15 @@ class Actor:
 
     def _sender(self) -> Procedure[None]:
         line, chance = self.line, self.scene.world.chance
-        yield Pause(chance())
+        yield from Pause(chance())
         while True:
             if not line.jobs:
-                yield Pause(SENDER_PAUSE_SECONDS)
+                yield from Pause(SENDER_PAUSE_SECONDS)
                 continue
             job = line.jobs.popleft()
             line.under_way.append(job)
             self.scene.ledger.calls_open += 1
-            yield Pause(job.gap_seconds if self.scene.is_troubled else 0.0)
+            yield from Pause(job.gap_seconds if self.scene.is_troubled else 0.0)
             yield from self._send(job)
             line.under_way.remove(job)
             self.scene.ledger.calls_open -= 1
@@ -118,15 +128,22 @@ class Actor:
         bodies = [body_of(token, job) for token in job.tokens]
         wanted = Letters(bodies, list(job.keys), header_of(job), job.dedup_key)
         world.note(self.process.name, f"SEND {job.tokens}")
+        queue = self._fresh() if self.line.role.cold else self.queue
+        world.covered["cold send"] += queue is not self.queue
         try:
-            receipts = yield from self.queue.send(wanted, job.delay_seconds or None, None)
+            answers = yield from queue.post(wanted, job.delay_seconds or None, None)
         except BucketMQError as error:
             world.note(self.process.name, f"SENT {job.tokens} unknown: {error.kind}")
             world.covered["send unknown"] += 1
             self.scene_retry(job)
             return
         world.note(self.process.name, f"SENT {job.tokens} ok")
-        self._sent(job, receipts)
+        self._sent(job, answers)
+
+    def _fresh(self) -> QueueApi[Any]:
+        """The queue as a process that has just started has it: nothing is known of it."""
+        bucket = BucketApi("", lists_in_order=self.scene.plan.lists_in_order, local=False, probe_first=False)
+        return QueueApi(bucket, QUEUE, {})
 
     def scene_retry(self, job: Job) -> None:
         """Who does not know whether a deduplicated send arrived has somebody else send it again."""
@@ -136,48 +153,87 @@ class Actor:
             chosen.jobs.append(job)
             self.scene.world.covered["dedup retry"] += 1
 
-    def _sent(self, job: Job, receipts: list[Receipt]) -> None:
+    def _sent(self, job: Job, answers: list[Sent]) -> None:
         ledger, world, auditor = self.scene.ledger, self.scene.world, self.scene.auditor
         ledger.last_ok_at = world.now
-        for token, receipt in zip(job.tokens, receipts, strict=True):
+        for token, answer in zip(job.tokens, answers, strict=True):
             send = ledger.sends[token]
             send.ok_at = send.ok_at if send.ok_at is not None else world.now
-            send.ids.add(receipt.id)
-            if receipt.duplicate:
+            send.ids.add(answer.id)
+            if answer.duplicate:
                 world.covered["dedup takeover"] += 1
-            place = receipt.shard, receipt.offset
-            if receipt.shard is not None and auditor.where.get(token) != place and not send.slept:
-                auditor.problem(f"{token} was answered with {receipt}, but lies at {auditor.where.get(token)}")
+            place = answer.shard, answer.offset
+            if answer.shard is not None and auditor.where.get(token) != place and not send.slept:
+                auditor.problem(f"{token} was answered with {answer}, but lies at {auditor.where.get(token)}")
+
+    # Publishing in bulk
+
+    def _bulk(self) -> Procedure[None]:
+        """Publish batch after batch; one whose outcome is unknown is made and published again."""
+        line, ledger, world = self.line, self.scene.ledger, self.scene.world
+        while line.batches:
+            job = line.batches[0]
+            yield from Pause(job.gap_seconds if self.scene.is_troubled else 0.0)
+            for token in job.tokens:
+                send = ledger.sends[token]
+                send.began_at = send.began_at if send.began_at is not None else world.now
+            try:
+                yield from self._publish(job)
+            except BucketMQError as error:
+                world.note(self.process.name, f"PUBLISH {job.tokens} unknown: {error}")
+                world.covered["publish unknown"] += 1
+                yield from Pause(1.0)
+                continue
+            for token in job.tokens:
+                send = ledger.sends[token]
+                send.ok_at = send.ok_at if send.ok_at is not None else world.now
+            line.batches.popleft()
+        line.chores.discard("bulk")
+
+    def _publish(self, job: Job) -> Procedure[None]:
+        assert job.batch is not None
+        queue = yield from self.queue.open()
+        shards, made, by_shard = queue.settings.shards, [], dict[int, list[Message]]()
+        name = yield from NewId()
+        for place, (token, key) in enumerate(zip(job.tokens, job.keys, strict=True)):
+            message = Message(f"{name}-{place}", "", key, header_of(job), body_of(token, job))
+            by_shard.setdefault(shard_of(shards, key, job.batch), []).append(message)
+        for shard, messages in sorted(by_shard.items()):
+            lines = segment.encode(messages)
+            part = yield from create_part(queue, TRANSACTION, f"{job.batch}-{name}-{shard}", lines, len(messages))
+            made.append(Made(shard, shards, part, (yield from Now())))
+        published = yield from publish(queue, TRANSACTION, job.batch, made)
+        self.scene.world.covered["published already" if published.already else "published"] += 1
 
     # Receiving by hand
 
     def _by_hand(self, name: str) -> Procedure[None]:
         chance = self.scene.world.chance
         if name == LATECOMER:
-            yield Pause(max(0.0, EPOCH + LATECOMER_SECONDS - self.scene.world.now))
-        sub = SubscriptionApi(self.queue, name)
+            yield from Pause(max(0.0, EPOCH + LATECOMER_SECONDS - self.scene.world.now))
+        sub: SubscriptionApi[Any] = SubscriptionApi(self.queue.queue, name)
         while True:
             yield from self._settle_for_others(sub)
             limit = 1 + int(chance() * 4)
             keep_alive = chance() < 0.3
             try:
-                received = yield from sub.receive(limit, 5.0, None, keep_alive=keep_alive)
+                received = yield from sub.claim(limit, 5.0, None, keep_alive=keep_alive, fill=chance() < 0.5)
             except BucketMQError as error:
                 self.scene.world.note(self.process.name, f"RECEIVE failed: {error}")
-                yield Pause(1.0)
+                yield from Pause(1.0)
                 continue
-            if received.lot is None:
-                continue
-            hands = self._hands(received.lot, received.bodies)
+            self.scene.world.covered["batch of several shards"] += len(received.lots) > 1
+            hands = [each for lot in received.lots for each in self._hands(lot, received.bodies)]
             decided = []
             for each in hands:
-                decided.append((each.place, (yield from self._treat(each, may_forget=not keep_alive))))
-            if chance() < 0.6:
-                yield from self._confirm(received.lot, decided)
+                decided.append((each, (yield from self._treat(each, may_forget=not keep_alive))))
+            for lot in received.lots:
+                if chance() < 0.6:
+                    yield from self._confirm(lot, [(each.place, kind) for each, kind in decided if each.lot is lot])
 
-    def _settle_for_others(self, sub: SubscriptionApi) -> Procedure[None]:
+    def _settle_for_others(self, sub: SubscriptionApi[Any]) -> Procedure[None]:
         """Ack what another process received, by its receipt."""
-        receipts = [each for each in self.scene.receipts if each[1][1] == sub.name]
+        receipts = [each for each in self.scene.receipts if each[1][1] == sub.subscription_name]
         if not receipts:
             return
         self.scene.receipts.remove(receipts[0])
@@ -228,10 +284,10 @@ class Actor:
     def _treat(self, each: Hands, *, may_forget: bool) -> Procedure[str | None]:
         """Handle a message and say what becomes of it; returns what was said, None for nothing."""
         kind = self._choose(each)
-        yield Pause(self._handling_seconds())
+        yield from Pause(self._handling_seconds())
         if kind == "die":
             self.scene.world.covered["poison"] += 1
-            yield Call(lambda _: self.process.kill(), None)
+            yield from Call(lambda _: self.process.kill(), None)
         if kind == "extend":
             try:
                 yield from extend_now(each.lot, None)
@@ -249,6 +305,7 @@ class Actor:
         self.scene.ledger.decide(each.place, kind)
         if kind == "ack":
             each.lot.ack(each.offset)
+            self._ack_again(each)
         elif kind == "retry":
             each.lot.retry(each.offset, each.attempt, self.scene.world.chance() * 4.0, "it did not work")
         elif kind == "bury":
@@ -256,6 +313,13 @@ class Actor:
         else:
             each.lot.release(each.offset, each.attempt)
         return kind
+
+    def _ack_again(self, each: Hands) -> None:
+        """As another thread would that had looked whether it was settled before this one settled it."""
+        try:
+            each.lot.ack(each.offset)
+        except Invalid:
+            self.scene.world.covered["acked twice"] += 1
 
     def _confirm(self, lot: Lot, decided: list[tuple[Place, str | None]]) -> Procedure[None]:
         """Ask whether the settlements counted."""
@@ -275,7 +339,7 @@ class Actor:
     # A worker
 
     def _worker(self, name: str) -> Procedure[None]:
-        sub = SubscriptionApi(self.queue, name)
+        sub: SubscriptionApi[Any] = SubscriptionApi(self.queue.queue, name)
         concurrency = 1 + int(self.scene.world.chance() * 3)
         while True:
             try:
@@ -289,7 +353,8 @@ class Actor:
                     stop_when_empty=False,
                 )
             except BucketMQError:
-                yield Pause(1.0)
+                pass
+            yield from Pause(1.0)  # also when it was stopped: while the bucket closes, work ends as soon as it begins
 
     def _fetch(self, lot: Lot, bodies: dict[str, Any]) -> list[Hands]:
         hands = self._hands(lot, bodies)
@@ -299,10 +364,10 @@ class Actor:
     def _handle(self, each: Hands) -> Procedure[outcomes.Outcome]:
         self.scene.ledger.fetched.discard(each.place)
         kind = self._choose(each)
-        yield Pause(self._handling_seconds())
+        yield from Pause(self._handling_seconds())
         if kind == "die":
             self.scene.world.covered["poison"] += 1
-            yield Call(lambda _: self.process.kill(), None)
+            yield from Call(lambda _: self.process.kill(), None)
         if kind in ("extend", "forget", "give"):
             kind = "ack"
         self.scene.ledger.decide(each.place, kind)
@@ -320,7 +385,7 @@ class Actor:
 
     def _trim(self) -> Procedure[None]:
         while True:
-            yield Pause(TRIM_SECONDS * (0.5 + self.scene.world.chance()))
+            yield from Pause(TRIM_SECONDS * (0.5 + self.scene.world.chance()))
             try:
                 yield from self.queue.trim()
             except BucketMQError:
@@ -328,43 +393,60 @@ class Actor:
 
     def _stats(self) -> Procedure[None]:
         while True:
-            yield Pause(STATS_SECONDS * (0.5 + self.scene.world.chance()))
+            yield from Pause(STATS_SECONDS * (0.5 + self.scene.world.chance()))
             try:
                 yield from self.queue.stats()
             except BucketMQError:
                 self.scene.world.covered["stats failed"] += 1
 
     def _raise(self) -> Procedure[None]:
-        yield Pause(self.scene.world.chance() * (60.0 if self.scene.plan.long else 12.0))
+        yield from Pause(self.scene.world.chance() * (60.0 if self.scene.plan.long else 12.0))
         while True:
             try:
                 yield from self.queue.raise_shards(self.scene.plan.raise_to)
             except BucketMQError:
-                yield Pause(1.0)
+                yield from Pause(1.0)
             else:
                 self.line.chores.discard("raise")
                 return
 
+    def _purge(self) -> Procedure[None]:
+        """Forget everything, once."""
+        world, auditor = self.scene.world, self.scene.auditor
+        yield from Pause(2.0 + world.chance() * (120.0 if self.scene.plan.long else 15.0))
+        name = self.scene.plan.subscriptions[-1]
+        self.line.chores.discard("purge")
+        sub: SubscriptionApi[Any] = SubscriptionApi(self.queue.queue, name)
+        before = auditor.begin_purge(self.process.name, name)
+        try:
+            queue = yield from self.queue.open()
+            shards = queue.settings.shards
+            yield from sub.purge()
+        except BucketMQError:
+            world.covered["purge failed"] += 1  # and what is under way may still land
+        else:
+            auditor.end_purge(self.process.name, name, before[:shards])
+
     def _restart(self) -> Procedure[None]:
         """A process that ends as it should: workers stop, what waits is handed in."""
-        yield Pause(2.0 + self.scene.world.chance() * 15.0)
+        yield from Pause(2.0 + self.scene.world.chance() * 15.0)
         self.line.chores.discard("restart")
         for state in self.works:
             state.stop()
         try:
-            yield Pause(1.0)
+            yield from Pause(1.0)
             yield from self.bucket.close()
         except BucketMQError:
             self.scene.world.covered["close failed"] += 1
         self.scene.world.covered["closed"] += 1
-        yield Call(lambda _: self.process.kill(), None)
+        yield from Call(lambda _: self.process.kill(), None)
 
     def _redrive(self) -> Procedure[None]:
         dead = self.queue.dead()
         for _ in range(2):
-            yield Pause(3.0 + self.scene.world.chance() * 12.0)
+            yield from Pause(3.0 + self.scene.world.chance() * 12.0)
             try:
-                redriven = yield from dead.redrive(lambda _: True, None, dry_run=False)
+                redriven = yield from dead.redrive()
             except BucketMQError:
                 self.scene.world.covered["redrive failed"] += 1
             else:

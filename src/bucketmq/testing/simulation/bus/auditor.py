@@ -20,9 +20,9 @@ from bucketmq.events.rule import Rule, rule_of
 from bucketmq.log import segment as lines
 from bucketmq.log.documents import decode_head
 from bucketmq.log.layout import base_of, is_bookkeeping, join
-from bucketmq.procedures.events import REPLAY_HEADER
-from bucketmq.procedures.notes import Note
-from bucketmq.procedures.stamps import origin_mark
+from bucketmq.procedures.objects.metadata import origin_mark
+from bucketmq.procedures.objects.notes import Note
+from bucketmq.procedures.objects.report import REPLAY_HEADER
 from bucketmq.queue.message import Message
 from bucketmq.testing.simulation.bus.history import LONG, History, Key, State
 from bucketmq.testing.simulation.bus.plan import AGAIN_SECONDS, OUTCOMES, Plan

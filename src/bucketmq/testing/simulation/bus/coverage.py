@@ -40,6 +40,8 @@ STATES = (
     "removed rule tidied",
     "replayed",
     "set complete",
+    "set left to another worker",
+    "right to fire renewed",
     "deadline fired",
     "audited",
 )

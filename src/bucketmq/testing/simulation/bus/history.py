@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bucketmq.bucket.port import Object
 from bucketmq.events.event import plain_version
-from bucketmq.procedures.stamps import FROM, WRITE
+from bucketmq.procedures.objects.metadata import FROM, WRITE
 
 LONG = float("inf")
 

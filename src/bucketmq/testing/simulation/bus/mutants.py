@@ -19,27 +19,19 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.events.inventory import differences
 from bucketmq.events.parse import prefix
 from bucketmq.events.rule import Rule, Verdict, Webhook, verdict
-from bucketmq.procedures import (
-    deliver,
-    gather,
-    move_object,
-    notes,
-    notifier,
-    objects,
-    reading,
-    recover,
-    replay,
-    rules,
-    settle,
-    sweep,
-    webhook,
-)
-from bucketmq.procedures import events as reporting
-from bucketmq.procedures.events import events_queue, report
+from bucketmq.procedures.claiming.receive import begin
+from bucketmq.procedures.objects import move as move_object
+from bucketmq.procedures.objects import notes, recover, sweep
+from bucketmq.procedures.objects import report as reporting
+from bucketmq.procedures.objects.remove import remove_state
+from bucketmq.procedures.objects.report import events_queue, report
 from bucketmq.procedures.requests import Call, Delete, NewId, Now, Procedure
-from bucketmq.procedures.rule_run import Parcel, RuleRun
-from bucketmq.procedures.subscription import begin
-from bucketmq.procedures.verbs import delete, get_document, list_all, update_document
+from bucketmq.procedures.rules import choice, deliver, notifier, replay, settle, webhook
+from bucketmq.procedures.rules import fan_in as gather
+from bucketmq.procedures.rules import registry as rules
+from bucketmq.procedures.rules.run import Parcel, RuleRun
+from bucketmq.procedures.verbs import delete, get_document, list_all
+from bucketmq.queue.message import Message
 from bucketmq.testing.simulation.bus.plan import FINE, Tilt, Weather, just
 from bucketmq.testing.simulation.bus.run import run_seed
 from bucketmq.testing.simulation.faults import NONE, Faults, only
@@ -94,7 +86,7 @@ def _forgiving(to: Webhook, status: int) -> Verdict:
 
 def _drop_while_shut(run: RuleRun, to: Webhook, parcels: list[Parcel]) -> Procedure[None]:
     """An open breaker that drops what comes."""
-    now: float = yield Now()
+    now = yield from Now()
     if now < run.shut_until:
         for parcel in parcels:
             parcel.outcome = outcomes.Done()
@@ -145,21 +137,21 @@ def _create_anyway(*arguments: Any, replace: bool) -> Procedure[Any]:
 
 def _remove_anyway(full: str, version: Version) -> Procedure[Any]:
     """Deletes the source whatever it is by now."""
-    yield Delete(full)
+    yield from Delete(full)
     return "removed"
 
 
-def _delete_first(full: str, full_target: str, found: Any, note: Any, mark: str, *, replace: bool) -> Procedure[Any]:
-    yield from objects.remove_state(full, found.version)
-    return (yield from _copy_and_remove(full, full_target, found, note, mark, replace=replace))
+def _delete_first(full: str, full_target: str, found: Any, note: Any, *, replace: bool) -> Procedure[Any]:
+    yield from remove_state(full, found.version)
+    return (yield from _copy_and_remove(full, full_target, found, note, replace=replace))
 
 
 def _no_note(bucket: Any, note: notes.Note) -> Procedure[None]:
-    yield Now()
+    yield from Now()
 
 
 def _no_recovery(bucket: Any) -> Procedure[recover.Recovered]:
-    yield Now()
+    yield from Now()
     return recover.Recovered()
 
 
@@ -171,21 +163,22 @@ _make_target, _copy_and_remove = move_object._make_target, move_object._copy_and
 
 def _commit_first() -> ExitStack:
     """The manifest is replaced before its events are reported."""
-    waiting: list[Any] = []
+    waiting: list[tuple[Any, list[ObjectEvent]]] = []
 
     def later(bucket: Any, events: Sequence[ObjectEvent]) -> Procedure[int]:
-        waiting[:] = [bucket, list(events)]
-        yield Now()
+        waiting.append((bucket, list(events)))
+        yield from Now()
         return len(events)
 
-    def replace(*arguments: Any) -> Procedure[Any]:
-        told = tuple(waiting)
-        manifest = yield from _replace(*arguments)
-        if told:
-            yield from report(*told)
-        return manifest
+    def take(bucket: Any, *arguments: Any, **options: Any) -> Procedure[Any]:
+        told = [each for each in waiting if each[0] is bucket]
+        waiting[:] = [each for each in waiting if each[0] is not bucket]
+        work = yield from _take(bucket, *arguments, **options)
+        for each in told:
+            yield from report(*each)
+        return work
 
-    return _both(patch.object(sweep, "report", later), patch.object(sweep, "_replace", replace))
+    return _both(patch.object(sweep, "report", later), patch.object(sweep, "take", take))
 
 
 def _no_deletions(*arguments: Any, **options: Any) -> list[ObjectEvent]:
@@ -193,11 +186,11 @@ def _no_deletions(*arguments: Any, **options: Any) -> list[ObjectEvent]:
 
 
 def _clocked_ids(events: list[ObjectEvent]) -> Procedure[list[ObjectEvent]]:
-    now: float = yield Now()
+    now = yield from Now()
     return [msgspec.structs.replace(event, id=f"{event.id}{now}") for event in (yield from _dated(events))]
 
 
-_replace, _dated = sweep._replace, sweep.dated
+_take, _dated = sweep.take, sweep.dated
 
 
 # Rules
@@ -205,7 +198,7 @@ _replace, _dated = sweep._replace, sweep.dated
 
 def _no_heads(queue: Any, name: str, start: Any) -> Procedure[None]:
     """The rule is there, and where it begins is left to who runs it first."""
-    yield Now()
+    yield from Now()
 
 
 def _resume_at_the_end(bucket: Any, name: str) -> Procedure[Rule]:
@@ -224,7 +217,7 @@ def _to_everybody(bucket: Any, events: Sequence[ObjectEvent], *, to: str, header
 
 
 def _no_tidying(bucket: Any) -> Procedure[int]:
-    yield Now()
+    yield from Now()
     return 0
 
 
@@ -245,26 +238,24 @@ def _content(run: RuleRun, parcel: Parcel, outcome: object, seconds: float) -> P
     yield from _settle_outcome(run, parcel, outcome, seconds)
 
 
-def _fired_first(run: RuleRun, how: gather.Gather, key: str, name: str, why: str) -> Procedure[object]:
+def _fired_first(run: RuleRun, how: gather.Gather, name: str, why: str, message: Message) -> Procedure[object]:
     """The set counts as fired before its handler has returned."""
-    me: str = yield NewId()
+    me = yield from NewId()
 
     def fire(before: gather.Gathering) -> gather.Gathering:
-        if before.fired is not None:
-            return before
-        return msgspec.structs.replace(before, fired=why, firing=me, revision=before.revision + 1)
+        return before if before.fired is not None else msgspec.structs.replace(before, fired=why, firing=me)
 
-    state = yield from update_document(gather.Gathering, key, gather.Gathering(), fire)
-    if state.firing == me and run.handler is not None:
-        yield Call(run.handler, gather.complete_of(how, state))
+    state = yield from gather._change(run, name, fire)
+    if state is not None and state.firing == me and run.handler is not None:
+        yield from Call(run.handler, gather.complete_of(how, state))
     return outcomes.Done()
 
 
-def _fires_at_once(run: RuleRun, how: gather.Gather, key: str, name: str, why: str) -> Procedure[object]:
-    """Whoever finds a set complete calls the handler, without asking whether somebody else does."""
-    found = yield from get_document(gather.Gathering, key)
+def _fires_at_once(run: RuleRun, how: gather.Gather, name: str, why: str, message: Message) -> Procedure[object]:
+    """Every worker that finds a set complete calls the handler, without asking whether another one does."""
+    found = yield from get_document(gather.Gathering, gather._register(run, name))
     if found is not None and run.handler is not None:
-        yield Call(run.handler, gather.complete_of(how, found[0]))
+        yield from Call(run.handler, gather.complete_of(how, found[0]))
     return outcomes.Done()
 
 
@@ -315,7 +306,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an ordered rule is given a key's events at once",
-        lambda: patch.object(reading.RuleChoice, "ordered", False),
+        lambda: patch.object(choice.RuleChoice, "ordered", False),
         _tilted(PAPERS, ordered=True, batch=1, weather=HARSH),
     ),
     Mutant(
@@ -348,7 +339,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a move deletes its source whatever it is",
-        lambda: everywhere(objects.remove_state, _remove_anyway),
+        lambda: everywhere(remove_state, _remove_anyway),
         _tilted(POSTS, faults=only(["slow"])),
     ),
     Mutant(
@@ -357,7 +348,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a write is not announced",
         lambda: everywhere(notes.announce, _no_note),
-        _tilted(PAPERS, faults=DEATH, victims="writer"),
+        _tilted(PAPERS, faults=msgspec.structs.replace(DEATH, crash=0.05), victims="writer"),
     ),
     Mutant(
         "a note is never recovered",
@@ -410,8 +401,13 @@ MUTANTS: tuple[Mutant, ...] = (
         Tilt(fan_in=True, weather=STUMBLE),
     ),
     Mutant(
-        "whoever finds a set complete fires it",
+        "every worker that finds a set complete fires it",
         lambda: patch.object(gather, "_fire", _fires_at_once),
         Tilt(fan_in=True, faults=NONE, weather=FINE, watchers=2),
+    ),
+    Mutant(
+        "the right to fire is not renewed while the handler runs",
+        lambda: patch.object(gather, "_renewed", lambda _me, _until, before: before),
+        Tilt(fan_in=True, slow_sets=True, faults=NONE, weather=FINE, watchers=2),
     ),
 )

@@ -32,8 +32,9 @@ VICTIM_ODDS = 5.0
 
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0)
 RETRY_SECONDS_FEW = (0.5, 1.0)
-LEASE_SECONDS = 8.0
 """With so few attempts an endpoint in trouble makes dead letters."""
+
+LEASE_SECONDS = 8.0
 
 
 class Weather(msgspec.Struct, frozen=True):
@@ -125,6 +126,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     few_attempts: bool
     fan_in: bool
     deadline: bool
+    slow_sets: bool
+    """Whether the handler of a set takes longer than a lease lasts."""
     temp: str
     """What becomes of one more rule: nothing, late, existing, pause, remove, replay."""
 
@@ -160,6 +163,7 @@ class Tilt(msgspec.Struct, frozen=True):
     documents: bool | None = None
     archive: bool | None = None
     fan_in: bool | None = None
+    slow_sets: bool | None = None
     temp: str | None = None
     content_versions: bool | None = None
     notifies: bool | None = None
@@ -219,6 +223,7 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
         "stale": chance.choice(("deliver", "deliver", "drop")),
         "few_attempts": toss() < 0.25,
         "deadline": toss() < 0.5,
+        "slow_sets": toss() < 0.4,
     }
     return Plan(seed=seed, own=own, foreign=foreign, **{**drawn, **shape, **kept})
 
@@ -292,7 +297,11 @@ class _Steps:
         steps = []
         for number in range(self.chance.choice((1, 2))):
             parts = ["a", "b"] if self.chance.random() < 0.7 else ["a"]
-            steps += [Step("put", f"parts/s{number}/{part}.json", 0.0, f"part {part} of {number}") for part in parts]
+            parts += ["a"] if self.chance.random() < 0.5 else []  # replaced, perhaps while the handler runs
+            steps += [
+                Step("put", f"parts/s{number}/{part}.json", 0.0, f"part {part} of {number} ({place})")
+                for place, part in enumerate(parts)
+            ]
         return steps
 
 

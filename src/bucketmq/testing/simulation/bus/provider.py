@@ -11,9 +11,9 @@ from urllib.parse import quote_plus
 
 import msgspec
 
+from bucketmq.api.bucket import BucketApi
 from bucketmq.events.event import time_text
 from bucketmq.events.parse import below, parse
-from bucketmq.procedures.bus import BusApi
 from bucketmq.procedures.requests import Procedure
 from bucketmq.testing.simulation.bus.plan import FINE, Plan, Weather
 from bucketmq.testing.simulation.engine import Process
@@ -35,7 +35,7 @@ class Provider:
         self.plan = plan
         self.world = world
         self.weather: Weather = plan.weather
-        self.receiver: tuple[Process, BusApi] | None = None
+        self.receiver: tuple[Process, BucketApi] | None = None
         self.in_flight = 0
         self._sequence = 0
         self._bookkeeping = 0
@@ -124,7 +124,7 @@ class Provider:
         return msgspec.json.encode({"Records": [record]})
 
 
-def _persisted(api: BusApi, text: bytes, plan: Plan) -> Procedure[None]:
+def _persisted(api: BucketApi, text: bytes, plan: Plan) -> Procedure[None]:
     """What a receiver does with a notification: parse, persist; whoever calls hears of it after that."""
     parsed = parse(plan.provider, {}, text)
     told = [below(plan.prefix, event) for event in parsed.events]

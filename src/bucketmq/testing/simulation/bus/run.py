@@ -9,16 +9,18 @@ from unittest.mock import patch
 
 import msgspec
 
+from bucketmq.api.bucket import BucketApi
 from bucketmq.errors import BucketMQError
-from bucketmq.procedures import gather, notifier, recover, rules
-from bucketmq.procedures.api import BucketApi
-from bucketmq.procedures.bus import BusApi
-from bucketmq.procedures.notes import Note
+from bucketmq.procedures.objects import recover
+from bucketmq.procedures.objects.notes import Note
+from bucketmq.procedures.objects.sweep import Swept, sweep
+from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.rules import notifier
+from bucketmq.procedures.rules import registry as rules
 from bucketmq.testing.simulation.bus.auditor import Auditor, full_key
 from bucketmq.testing.simulation.bus.network import SimNetwork
 from bucketmq.testing.simulation.bus.plan import (
     CHAOS_SECONDS,
-    LEASE_SECONDS,
     LEVEL,
     VICTIM_ODDS,
     Plan,
@@ -40,7 +42,6 @@ FATES_MAX = 5
 FREEZE_SECONDS = 4.0, 20.0
 
 COMPRESSED = (
-    (gather, "FIRING_SECONDS", 2 * LEASE_SECONDS),
     (recover, "NOTE_SECONDS", 10.0),
     (notifier, "NOTES_SECONDS", 5.0),
     (notifier, "TIDY_SECONDS", 40.0),
@@ -149,7 +150,7 @@ class Run:
         self._heal()
         self._finish()
         gone = self._gone()
-        while run_alone(self.world, self.store, self._api().sweep(range_keys=self.plan.range_keys)).resumed:
+        while run_alone(self.world, self.store, self._sweep()).resumed:
             pass  # it went on where another had died: what changed before that place is seen by the next one
         if not world.run(self._is_quiet, world.now + DRAIN_SECONDS):
             auditor.problem(f"not quiet in time: {self._what_is_left()}")
@@ -176,9 +177,9 @@ class Run:
 
     # Phases
 
-    def _api(self) -> BusApi:
+    def _api(self) -> BucketApi:
         plan = self.plan
-        bucket = BucketApi(
+        return BucketApi(
             plan.prefix,
             lists_in_order=True,
             local=False,
@@ -186,7 +187,6 @@ class Run:
             renames=plan.renames,
             exact_versions=not plan.content_versions,
         )
-        return BusApi(bucket)
 
     def _found(self) -> None:
         """Make the rules that are there from the beginning, before anything can go wrong."""
@@ -199,7 +199,7 @@ class Run:
         for spec in made:
             auditor.specs[spec.rule.name] = spec
             auditor.began[spec.rule.name] = EPOCH
-            run_alone(self.world, self.store, api.add_rule(spec.rule, None, "latest", existing=None, replace=False))
+            run_alone(self.world, self.store, api.rules.write(spec.rule))
 
     def _play(self, line: Line) -> None:
         """Begin a process for a role."""
@@ -270,9 +270,12 @@ class Run:
         if not world.run(lambda: self.provider.in_flight == 0, world.now + 100):
             auditor.problem("notifications are still under way")
 
+    def _sweep(self) -> Procedure[Swept]:
+        return (yield from sweep((yield from self._api().open()), range_keys=self.plan.range_keys))
+
     def _resume(self, name: str) -> None:
         try:
-            run_alone(self.world, self.store, self._api().resume_rule(name))
+            run_alone(self.world, self.store, self._api().rules.resume(name))
         except BucketMQError as error:
             self.auditor.problem(f"the rule {name} cannot be resumed: {error}")
 

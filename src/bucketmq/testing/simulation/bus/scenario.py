@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from bucketmq.api.watching import Watcher
 from bucketmq.events.rule import Destination, Policy, Rule, ToQueue, Webhook
-from bucketmq.procedures.bus import Watcher
-from bucketmq.procedures.gather import Gather
+from bucketmq.procedures.rules.fan_in import Gather
 from bucketmq.testing.simulation.bus.plan import LEASE_SECONDS, RETRY_SECONDS, Plan
 
 THERE = frozenset({"created", "changed", "moved"})

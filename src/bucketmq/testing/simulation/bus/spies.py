@@ -13,10 +13,11 @@ from unittest.mock import patch
 
 from bucketmq.events import window
 from bucketmq.events.event import OBSERVED, ObjectEvent
-from bucketmq.procedures import breaker, recover, sweep, webhook
-from bucketmq.procedures.notes import Note
+from bucketmq.procedures.objects import recover, sweep
+from bucketmq.procedures.objects.notes import Note
 from bucketmq.procedures.requests import Procedure
-from bucketmq.procedures.rule_run import RuleRun
+from bucketmq.procedures.rules import breaker, fan_in, webhook
+from bucketmq.procedures.rules.run import RuleRun
 
 
 @contextmanager
@@ -25,10 +26,12 @@ def spying(covered: Counter[str]) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(window, "_echoes", _echoes(window._echoes, covered)))
         stack.enter_context(patch.object(window.Window, "judge", _judge(window.Window.judge, covered)))
-        stack.enter_context(patch.object(sweep, "_replace", _superseded(sweep._replace, covered)))
+        stack.enter_context(patch.object(sweep, "take", _superseded(sweep.take, covered)))
         stack.enter_context(patch.object(recover, "_what_happened", _recovered(recover._what_happened, covered)))
         stack.enter_context(patch.object(webhook, "note_failure", _failed(breaker.note_failure, covered)))
         stack.enter_context(patch.object(webhook, "note_success", _succeeded(breaker.note_success, covered)))
+        stack.enter_context(patch.object(fan_in, "_is_for_another", _left(fan_in._is_for_another, covered)))
+        stack.enter_context(patch.object(fan_in, "_renewed", _renewed(fan_in._renewed, covered)))
         yield
 
 
@@ -63,14 +66,13 @@ def _rule(telling: Any, event: ObjectEvent, *, gone: bool) -> str:
 
 
 def _superseded(original: Callable[..., Procedure[Any]], covered: Counter[str]) -> Callable[..., Procedure[Any]]:
-    def replace(*arguments: Any, **options: Any) -> Procedure[Any]:
-        try:
-            return (yield from original(*arguments, **options))
-        except sweep.Superseded:
-            covered["sweep superseded"] += 1
-            raise
+    def take(bucket: Any, work: sweep.Work, compared: list[sweep.Compared], **options: Any) -> Procedure[sweep.Work]:
+        after: sweep.Work = yield from original(bucket, work, compared, **options)
+        named = {chunk.name for chunk in after.manifest.chunks}
+        covered["sweep superseded"] += any(sweep.names_of(each.successors) - named for each in compared)
+        return after
 
-    return replace
+    return take
 
 
 def _recovered(original: Callable[..., Procedure[Any]], covered: Counter[str]) -> Callable[..., Procedure[Any]]:
@@ -97,3 +99,20 @@ def _succeeded(original: Callable[..., None], covered: Counter[str]) -> Callable
         original(run, *rest)
 
     return note_success
+
+
+def _left(original: Callable[..., bool], covered: Counter[str]) -> Callable[..., bool]:
+    def is_for_another(*arguments: Any) -> bool:
+        found = original(*arguments)
+        covered["set left to another worker"] += found
+        return found
+
+    return is_for_another
+
+
+def _renewed(original: Callable[..., Any], covered: Counter[str]) -> Callable[..., Any]:
+    def renewed(*arguments: Any) -> Any:
+        covered["right to fire renewed"] += 1
+        return original(*arguments)
+
+    return renewed

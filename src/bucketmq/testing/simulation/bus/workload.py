@@ -1,22 +1,24 @@
 """What simulated processes do with a bucket: write, receive notifications, sweep, run rules and watchers, manage rules.
 
-All of it through `procedures.bus`, as the facades do. Each process takes over where the one before it died.
+All of it through `api/`, as the facades do. Each process takes over where the one before it died.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from bucketmq.changes import ChangeData
+from bucketmq.api.bucket import BucketApi
+from bucketmq.api.opening import Lent, Opening
+from bucketmq.changes import ChangeApi
 from bucketmq.errors import BucketMQError, Invalid, NotFound
-from bucketmq.procedures.api import BucketApi
-from bucketmq.procedures.bus import BusApi
-from bucketmq.procedures.gather import Complete
+from bucketmq.events.event import ObjectEvent
+from bucketmq.procedures.objects.sweep import sweep
 from bucketmq.procedures.requests import Delete, Pause, Procedure
+from bucketmq.procedures.rules.fan_in import Complete
 from bucketmq.testing.simulation.bus.auditor import FOREIGN, Auditor, full_key, post_of
 from bucketmq.testing.simulation.bus.network import SimNetwork
-from bucketmq.testing.simulation.bus.plan import AGAIN_SECONDS, CHAOS_SECONDS, OUTCOMES, Plan, Step
+from bucketmq.testing.simulation.bus.plan import AGAIN_SECONDS, CHAOS_SECONDS, LEASE_SECONDS, OUTCOMES, Plan, Step
 from bucketmq.testing.simulation.bus.provider import Provider
 from bucketmq.testing.simulation.bus.scenario import PAIRS, ROUTER, TEMP, temp_spec, watchers
 from bucketmq.testing.simulation.engine import Process
@@ -26,6 +28,7 @@ from bucketmq.testing.simulation.world import EPOCH, World
 TEMP_SECONDS = CHAOS_SECONDS / 3
 """When the rule that does not stay as it is is made, paused, removed or replayed."""
 
+SLOW_HANDLER_SECONDS = 2.5 * LEASE_SECONDS
 HASTE_SECONDS = 0.3
 """Between the steps that are left once everything has healed."""
 
@@ -64,6 +67,10 @@ class Line:
         self.chore_done = kind != "admin"
 
 
+def _change(bucket: Opening, _: object, event: ObjectEvent, attempt: int) -> ChangeApi:
+    return ChangeApi(bucket, event, attempt)
+
+
 class Actor:
     """One process and the bucket it has open."""
 
@@ -72,15 +79,15 @@ class Actor:
         self.line = line
         self.process = process
         plan = scene.plan
-        bucket = BucketApi(
+        self.api = BucketApi(
             plan.prefix,
             lists_in_order=plan.lists_in_order,
             local=False,
             probe_first=False,
             renames=plan.renames,
             exact_versions=not plan.content_versions,
+            lent=Lent(change=_change),
         )
-        self.api = BusApi(bucket)
 
     def start(self) -> None:
         match self.line.kind:
@@ -94,14 +101,14 @@ class Actor:
     def _writer(self) -> Procedure[None]:
         line = self.line
         while not self.scene.is_ready():
-            yield Pause(0.2)
+            yield from Pause(0.2)
         while True:
             if not line.steps:
-                yield Pause(2.0)
+                yield from Pause(2.0)
                 continue
             step = line.steps.popleft()
             line.open += 1
-            yield Pause(step.wait_seconds if self.scene.is_troubled else HASTE_SECONDS)
+            yield from Pause(step.wait_seconds if self.scene.is_troubled else HASTE_SECONDS)
             self.scene.world.note(self.process.name, f"BEGINS {step.verb} {step.key} {step.target}")
             try:
                 yield from self._step(step)
@@ -131,7 +138,7 @@ class Actor:
             if age > AGAIN_SECONDS:
                 self.scene.world.covered["same bytes again"] += 1
                 return state.body
-            yield Pause(AGAIN_SECONDS - age + 0.1)
+            yield from Pause(AGAIN_SECONDS - age + 0.1)
         return otherwise
 
     # Sweepers, notifiers, watchers
@@ -139,11 +146,11 @@ class Actor:
     def _sweeper(self) -> Procedure[None]:
         world = self.scene.world
         while True:
-            yield Pause(world.between(1.0, 12.0))
+            yield from Pause(world.between(1.0, 12.0))
             if not self.scene.is_troubled:
                 return
             try:
-                swept = yield from self.api.sweep(range_keys=self.scene.plan.range_keys)
+                swept = yield from sweep((yield from self.api.open()), range_keys=self.scene.plan.range_keys)
                 world.covered["sweep resumed"] += swept.resumed
                 world.covered["sweep in several ranges"] += swept.ranges > 1
             except BucketMQError as error:
@@ -152,21 +159,18 @@ class Actor:
     def _notifier(self) -> Procedure[None]:
         while True:
             try:
-                yield from self.api.notify(lambda _: None, environment=lambda _: None)
+                yield from self.api.notify()
             except BucketMQError:
-                yield Pause(1.0)
+                yield from Pause(1.0)
 
     def _watcher(self) -> Procedure[None]:
         made = watchers(self.scene.plan, self._route, self._complete)  # type: ignore[arg-type]
         while True:
             try:
-                yield from self.api.watch(made, self._wrap, lambda _: None)
+                yield from self.api.run_chosen(made)
             except BucketMQError as error:
                 self.scene.world.covered[f"watch {error.kind}"] += 1
-                yield Pause(1.0)
-
-    def _wrap(self, _: object, event: Any, attempt: int) -> ChangeData:
-        return ChangeData(self.api, event, attempt)
+                yield from Pause(1.0)
 
     def _stumbles(self) -> bool:
         """Whether a handler raises here."""
@@ -176,39 +180,39 @@ class Actor:
         self.scene.world.faults["handler_error"] += 1
         return True
 
-    def _route(self, change: ChangeData) -> Procedure[None]:
+    def _route(self, change: ChangeApi) -> Procedure[None]:
         """The router: where a post goes is written in it."""
         if change.kind == "deleted":
             return
         if self._stumbles():
             raise RuntimeError("the router stumbled before it did anything")
-        read = yield from change._fetch()
-        verdict = post_of(read.body).verdict
+        verdict = post_of((yield from change.bytes())).verdict
         outcome = verdict if verdict in OUTCOMES else "needs-review"
         stem = change.name.removesuffix(".json")
-        aside = f"{stem}.{read.version[:12]}.json"
+        aside = f"{stem}.{(change.version or '')[:12]}.json"
         moving = self.scene.plan.moving
         target = f"{outcome}/{aside}" if moving == "versioned" else f"{outcome}/{change.name}"
         try:
-            yield from change._move(target, replace=moving == "replace")
+            yield from change.move(target, replace=moving == "replace")
         except Invalid:
             self.scene.world.covered["another object in the way"] += 1
             yield from self._put_aside(change, f"needs-review/{aside}")
         if self._stumbles():
             raise RuntimeError("the router stumbled after it did everything")
 
-    def _put_aside(self, change: ChangeData, target: str) -> Procedure[None]:
+    def _put_aside(self, change: ChangeApi, target: str) -> Procedure[None]:
         """The way is not free: go elsewhere, or nowhere if these very bytes are there already."""
         try:
-            yield from change._move(target, replace=False)
+            yield from change.move(target)
         except Invalid:
             there = yield from self.api.get(target)
             if there.version != change.version:
                 raise
             self.scene.auditor.meant.add((self.process.name, change.key))
-            yield from change._delete()
+            yield from change.delete()
 
-    def _complete(self, complete: Complete) -> None:
+    def _complete(self, complete: Complete) -> Procedure[None]:
+        yield from Pause(SLOW_HANDLER_SECONDS if self.scene.plan.slow_sets else 0.0)
         if self._stumbles():
             raise RuntimeError("the handler of a set stumbled")
         name = complete.values["set"]
@@ -220,13 +224,13 @@ class Actor:
 
     def _admin(self) -> Procedure[None]:
         world, line = self.scene.world, self.line
-        yield Pause(max(0.0, EPOCH + TEMP_SECONDS - world.now) if self.scene.is_troubled else 0.0)
+        yield from Pause(max(0.0, EPOCH + TEMP_SECONDS - world.now) if self.scene.is_troubled else 0.0)
         while not line.chore_done:
             try:
                 yield from getattr(self, f"_{self.scene.plan.temp}")()
             except BucketMQError as error:
                 world.note(self.process.name, f"{self.scene.plan.temp} failed: {error}")
-                yield Pause(1.0)
+                yield from Pause(1.0)
             else:
                 line.chore_done = True
                 world.covered[f"rule {self.scene.plan.temp}"] += 1
@@ -240,31 +244,31 @@ class Actor:
     def _added(self, existing: str | None) -> Procedure[None]:
         auditor, spec = self.scene.auditor, temp_spec(self.scene.plan)
         try:
-            yield from self.api.rule(TEMP)
+            yield from self.api.rules.get(TEMP)
         except NotFound:
             auditor.asked.setdefault(TEMP, self.scene.world.now)
-            yield from self.api.add_rule(spec.rule, None, "latest", existing=existing, replace=False)
+            yield from self.api.rules.write(spec.rule, existing=existing)
         else:  # by an earlier attempt, which may have died before it was through
             if existing is not None:
-                yield from self.api.replay(TEMP, prefix=existing)
+                yield from self.api.rules.replay(TEMP, prefix=existing)
         auditor.began[TEMP] = self.scene.world.now
         if existing is not None:
             auditor.existing.add(TEMP)
 
     def _pause(self) -> Procedure[None]:
-        yield from self.api.pause_rule(TEMP, "the endpoint is being rebuilt")
+        yield from self.api.rules.pause(TEMP, "the endpoint is being rebuilt")
 
     def _remove(self) -> Procedure[None]:
         try:
-            yield from self.api.remove_rule(TEMP)
+            yield from self.api.rules.remove(TEMP)
         except NotFound:
             pass  # by an earlier attempt
 
     def _replay(self) -> Procedure[None]:
         if self.scene.world.chance() < 0.5:
-            yield from self.api.replay(TEMP, prefix="docs/")
+            yield from self.api.rules.replay(TEMP, prefix="docs/")
         else:
-            yield from self.api.replay(TEMP, since=EPOCH - 1, rate_per_second=2.0)
+            yield from self.api.rules.replay(TEMP, since=EPOCH - 1, rate_per_second=2.0)
 
 
 class Foreigners:

@@ -1,0 +1,7 @@
+"""`python -m bench.moderation`."""
+
+import sys
+
+from bench.moderation.command import run
+
+sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,113 @@
+"""One process of the soak. It notes in its ledger what it is about to do, and what came of it.
+
+try ID,...     about to send                    put EVENT       an object was written and its change reported
+sent ID,...    the send returned                seen EVENT      a watcher's handler was called with it
+got ID,...     received                         failed KIND     something raised; its outcome is unknown
+ack ID,...     about to acknowledge             ok ID,...       the bucket said yes to all of these
+bury ID        about to bury                    buried ID       the bucket said yes
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import bucketmq
+from bucketmq.testing.tormented import Ledger
+
+QUEUE = "soak"
+RULE = "soak"
+LEASE_SECONDS = 5.0
+SEND_BATCH = 50
+RECEIVE_BATCH = 200
+KEYS = 50
+"""Each writer writes these many objects again and again."""
+
+PASSING = bucketmq.Unavailable, bucketmq.Contended
+
+
+def play(role: str, url: str, name: str, folder: str, per_second: str) -> None:
+    """Do what the role does until SIGTERM."""
+    logging.getLogger("bucketmq").addHandler(logging.NullHandler())  # lost leases and cut connections are the point
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    ledger = Ledger(Path(folder) / f"{name}.ledger")
+    with bucketmq.connect(url, probe=False) as bucket:
+        if role == "producer":
+            _produce(bucket, ledger, name, float(per_second), stop)
+        elif role == "worker":
+            _work(bucket, ledger, name, stop)
+        elif role == "writer":
+            _write(bucket, ledger, name, float(per_second), stop)
+        else:
+            _watch(bucket, ledger)
+
+
+def _produce(bucket: Any, ledger: Ledger, name: str, per_second: float, stop: threading.Event) -> None:
+    queue, began, sent = bucket.queue(QUEUE), time.monotonic(), 0
+    while not stop.is_set():
+        ids = [f"{name}-{number}" for number in range(sent, sent + SEND_BATCH)]
+        sent += SEND_BATCH
+        ledger.note("try", ",".join(ids))
+        try:
+            queue.send_many(ids)
+        except PASSING as error:
+            ledger.note("failed", error.kind)
+        else:
+            ledger.note("sent", ",".join(ids))
+        stop.wait(max(0.0, began + sent / per_second - time.monotonic()))
+
+
+def _work(bucket: Any, ledger: Ledger, name: str, stop: threading.Event) -> None:
+    queue, dice = bucket.queue(QUEUE), random.Random(name)
+    while not stop.is_set():
+        try:
+            batch = queue.receive(RECEIVE_BATCH, wait_seconds=1, lease_seconds=LEASE_SECONDS)
+            if batch:
+                _settle(queue, batch, ledger, dice)
+        except (*PASSING, bucketmq.LeaseLost) as error:
+            ledger.note("failed", error.kind)
+
+
+def _settle(queue: Any, batch: Any, ledger: Ledger, dice: random.Random) -> None:
+    """One in a thousand is buried, the others are acknowledged together."""
+    ledger.note("got", ",".join(delivery.body for delivery in batch))
+    buried = [delivery for delivery in batch if dice.random() < 0.001]
+    acked = [delivery for delivery in batch if delivery not in buried]
+    for delivery in buried:
+        ledger.note("bury", delivery.body)
+        delivery.bury(wait=True)
+        ledger.note("buried", delivery.body)
+    ids = ",".join(delivery.body for delivery in acked)
+    ledger.note("ack", ids)
+    for delivery in acked:
+        delivery.ack()
+    queue.flush()
+    ledger.note("ok", ids)
+
+
+def _write(bucket: Any, ledger: Ledger, name: str, per_second: float, stop: threading.Event) -> None:
+    began, written = time.monotonic(), 0
+    while not stop.is_set():
+        try:
+            stored = bucket.put(f"data/{name[-1]}/{written % KEYS}", {"writer": name, "number": written})
+        except PASSING as error:
+            ledger.note("failed", error.kind)
+        else:
+            if stored.reported:
+                ledger.note("put", stored.event.id)
+        written += 1
+        stop.wait(max(0.0, began + written / per_second - time.monotonic()))
+
+
+def _watch(bucket: Any, ledger: Ledger) -> None:
+    @bucket.watch("", name=RULE, start="beginning", lease_seconds=LEASE_SECONDS)  # type: ignore[untyped-decorator]
+    def soak(event: Any) -> None:
+        ledger.note("seen", event.id)
+
+    bucket.run_watchers(RULE)

@@ -1,0 +1,123 @@
+"""One bucket of the soak and the processes on it: disturbed for a while, then left alone until everything is done."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import bucketmq
+from bench.soak.audit import audit
+from bench.soak.player import LEASE_SECONDS, QUEUE
+from bench.soak.samples import FLAT_SECONDS, Samples
+from bucketmq.bucket.urls import open_store
+from bucketmq.testing.proxy import FaultyProxy
+from bucketmq.testing.tormented import Player, Stage
+
+CAST = {"producer": 2, "worker": 3, "writer": 2, "watcher": 2}
+TRIM_SECONDS = 15.0
+DRAIN_SECONDS = 180.0
+
+
+class Site:
+    """`url` is the bucket, `through` the way its players take, perhaps a proxy. `folder` if it is one."""
+
+    def __init__(self, name: str, url: str, ledgers: Path, *, seed: int, through: str = "", folder: Path | None = None):
+        self.name = name
+        self.url = url
+        self.folder = folder
+        self.ledgers = ledgers
+        self.samples = Samples()
+        self.proxy: FaultyProxy | None = None
+        self.stage = Stage(ledgers, seed, self._command)
+        self._store = open_store(url)
+        self._through = through or url
+        self._rates: dict[str, float] = {}
+        self._dice = random.Random(seed)
+        self._strike_at = self._trim_at = self._sample_at = 0.0
+
+    def begin(self, messages: int, changes: int, seconds: float) -> None:
+        """Make the queues and start everybody."""
+        self.ledgers.mkdir(parents=True)
+        self._seconds = seconds
+        self.bucket = bucketmq.connect(self.url, probe=False)
+        self.queue = self.bucket.queue(QUEUE, shards=2, attempts_max=1_000, lease_seconds=LEASE_SECONDS, keep_seconds=0)
+        self.queue.settings()
+        self.events = self.bucket.queue("events", keep_seconds=0)
+        self.events.settings()
+        self._rates = {
+            "producer": messages / seconds / CAST["producer"],
+            "writer": changes / seconds / CAST["writer"],
+        }
+        for role, count in CAST.items():
+            for _ in range(count):
+                self.stage.start(role)
+
+    def _command(self, role: str, name: str, after: Player | None) -> list[str]:
+        rate = str(self._rates.get(role, 0.0))
+        return [sys.executable, "-m", "bench.soak", "play", role, self._through, name, str(self.ledgers), rate]
+
+    def tick(self, *, pause_seconds: tuple[float, float]) -> None:
+        """Disturb, trim and sample, each when it is time."""
+        now = time.monotonic()
+        if now >= self._strike_at:
+            if self._strike_at:
+                self.stage.strike()
+            self._strike_at = now + self._dice.uniform(*pause_seconds)
+        self._keep_up(now)
+
+    def _keep_up(self, now: float) -> None:
+        self.stage.wake(now)
+        if now >= self._trim_at:
+            self._trim_at = now + TRIM_SECONDS
+            for queue in (self.queue, self.events):
+                queue.trim()
+        if now >= self._sample_at:
+            self._sample_at = now + max(5.0, self._seconds / 120)
+            for role in CAST:
+                self.samples.processes(role, [each.process.pid for each in self.stage.alive(role)])
+            self.samples.bucket(*self._store, self.folder)
+
+    def finish(self) -> tuple[list[str], dict[str, Any]]:
+        """Let everything end, and audit. What was broken, and the figures."""
+        if self.proxy is not None:
+            self.proxy.calm()
+        self.stage.wake()
+        for role in ("producer", "writer"):
+            for player in self.stage.alive(role):
+                player.process.terminate()
+        began = time.monotonic()
+        problems = []
+        while not self._is_drained():
+            if time.monotonic() - began > DRAIN_SECONDS:
+                problems.append(
+                    f"not drained within {DRAIN_SECONDS:.0f} s: {self.queue.stats()}, {self.events.stats()}"
+                )
+                break
+            self._keep_up(time.monotonic())
+            time.sleep(0.5)
+        drained = time.monotonic() - began
+        self.stage.stop()
+        dead = [letter.body for letter in self.queue.dead_letters.peek(1_000_000)]
+        broken, figures = audit(self.ledgers, dead)
+        problems += broken
+        if self._seconds >= FLAT_SECONDS:
+            problems += self.samples.growing()
+        if complaints := self.stage.complaints():
+            problems.append(f"a player printed: {complaints}")
+        self.bucket.close()
+        return problems, {
+            **figures,
+            "drain_seconds": round(drained, 1),
+            "disturbed": dict(self.stage.did),
+            "connections": dict(self.proxy.faults) if self.proxy is not None else {},
+            "samples": self.samples.summary(),
+        }
+
+    def _is_drained(self) -> bool:
+        if self.stage.alive("producer") or self.stage.alive("writer"):
+            return False
+        queue, events = self.queue.stats(), self.events.stats()
+        return not (queue.depth or queue.delayed or events.depth)

@@ -1,0 +1,36 @@
+"""What a user can ask of a bucket: its queues, its objects and events, its rules and watchers."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from bucketmq.api.objects import ObjectsApi
+from bucketmq.api.options import QueueSettings
+from bucketmq.api.queue import QueueApi
+from bucketmq.api.rules import RulesApi
+from bucketmq.api.watching import WatchingApi
+from bucketmq.procedures.queues import list_queues
+from bucketmq.procedures.requests import Procedure
+
+
+class BucketApi(WatchingApi, ObjectsApi):
+    """One bucket."""
+
+    def queue(self, name: str, **settings: Unpack[QueueSettings]) -> QueueApi[Any]:
+        """The queue of this name, made on first use: by `receive` and `stats` too, so a mistyped name makes a queue.
+
+        Settings given here are written to the bucket. Use `existing_queue` where the queue must be there already.
+        """
+        return QueueApi(self, name, dict(settings))
+
+    def existing_queue(self, name: str) -> QueueApi[Any]:
+        """The queue of this name; its first use raises `NotFound` if there is none. Never makes a queue."""
+        return QueueApi(self, name, {}, create=False)
+
+    def queues(self) -> Procedure[list[str]]:
+        """The names of all queues."""
+        return (yield from list_queues((yield from self.open())))
+
+    @property
+    def rules(self) -> RulesApi:
+        return RulesApi(self)

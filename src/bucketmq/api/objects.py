@@ -1,0 +1,116 @@
+"""What a user can ask of the objects of a bucket and of what happens to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bucketmq.api.opening import Opening
+from bucketmq.bucket.port import Found
+from bucketmq.errors import Invalid
+from bucketmq.events.event import ObjectEvent, event_id, time_text
+from bucketmq.procedures.objects.content import decode_content, encode_content
+from bucketmq.procedures.objects.keys import check_object_key, full_key
+from bucketmq.procedures.objects.move import move
+from bucketmq.procedures.objects.put import Stored, put
+from bucketmq.procedures.objects.read import Read, read_object
+from bucketmq.procedures.objects.recover import Recovered, recover
+from bucketmq.procedures.objects.remove import remove
+from bucketmq.procedures.objects.report import report
+from bucketmq.procedures.objects.sweep import Progress, Swept, sweep
+from bucketmq.procedures.requests import Now, Procedure
+from bucketmq.procedures.rules import registry
+from bucketmq.procedures.rules.audit import LATE_SECONDS, Audited, audit
+from bucketmq.procedures.verbs import look
+from bucketmq.rulebook import ignore
+
+
+class ObjectsApi(Opening):
+    """The objects and events of one bucket."""
+
+    def put(
+        self,
+        key: str,
+        body: object,
+        *,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        only_new: bool = False,
+        if_version: str | None = None,
+    ) -> Procedure[Stored]:
+        """Write an object (bytes, text, or anything else as JSON) and report the change, whatever dies in between."""
+        data, kind = encode_content(key, body, content_type)
+        bucket = yield from self.open()
+        return (
+            yield from put(
+                bucket, key, data, content_type=kind, metadata=metadata, only_new=only_new, if_version=if_version
+            )
+        )
+
+    def get(self, key: str) -> Procedure[Read]:
+        """The object: body, version, content type, metadata. `NotFound` if there is none. One GET."""
+        return (yield from read_object((yield from self.open()), key))
+
+    def get_json(self, key: str) -> Procedure[Any]:
+        """The JSON value that the object holds. One GET."""
+        return decode_content(key, (yield from self.get(key)).body)
+
+    def look(self, key: str) -> Procedure[Found | None]:
+        """What the store knows of the object without its body; None if there is none. One HEAD."""
+        bucket = yield from self.open()
+        found = yield from look(full_key(bucket, check_object_key(key)))
+        return found if isinstance(found, Found) else None
+
+    def delete(self, key: str, *, if_version: str | None = None) -> Procedure[bool]:
+        """Delete an object and report it; False if there was none."""
+        return (yield from remove((yield from self.open()), key, if_version=if_version))
+
+    def move(self, key: str, target: str, *, if_version: str | None = None, replace: bool = False) -> Procedure[Stored]:
+        """Move an object and report one `moved` event. Never destroys another object at the target unless `replace`;
+        may be repeated after a crash at any point."""
+        bucket = yield from self.open()
+        return (yield from move(bucket, key, target, if_version=if_version, replace=replace))
+
+    def report(self, events: Sequence[ObjectEvent]) -> Procedure[int]:
+        """Make events durable, wherever they come from; returns how many. One PUT."""
+        return (yield from report((yield from self.open()), events))
+
+    def trigger(self, key: str, *, kind: str = "created") -> Procedure[ObjectEvent]:
+        """Report a made-up event, to try rules and watchers with. It says what is known of the object, if it exists."""
+        if kind not in ("created", "changed", "deleted"):
+            raise Invalid(f"an event to try things with is created, changed or deleted, not {kind!r}")
+        found = yield from self.look(key)
+        now = yield from Now()
+        event = ObjectEvent(
+            id=event_id("trigger", "", key, kind, time_text(now)),
+            kind=kind,  # type: ignore[arg-type]  # one of those above
+            key=key,
+            at=time_text(now),
+            source="trigger",
+            size_bytes=found.size_bytes if found is not None else None,
+            content_type=found.attributes.content_type or None if found is not None else None,
+        )
+        yield from self.report([event])
+        return event
+
+    def sweep(
+        self, prefix: str = "", *, baseline: bool = False, name: str | None = None, progress: Progress = ignore
+    ) -> Procedure[Swept]:
+        """List, compare with the inventory, report what is new, changed or gone since the last sweep.
+
+        The first sweep reports what is there already, or with `baseline` only notes it.
+        """
+        bucket = yield from self.open()
+        return (yield from sweep(bucket, prefix=prefix, baseline=baseline, name=name, progress=progress))
+
+    def recover(self) -> Procedure[Recovered]:
+        """Report what writers that died had written and not reported. `notify` and watchers do this by themselves."""
+        return (yield from recover((yield from self.open())))
+
+    def audit(
+        self, rule: str, *, prefix: str = "", late_seconds: float = LATE_SECONDS, repair: bool = False
+    ) -> Procedure[Audited]:
+        """Compare the events that a rule was given and has delivered with a listing of the bucket."""
+        bucket = yield from self.open()
+        kept = yield from registry.get_rule(bucket, rule)
+        return (yield from audit(bucket, kept, prefix=prefix, late_seconds=late_seconds, repair=repair))

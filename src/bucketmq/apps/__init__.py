@@ -1,0 +1,1 @@
+"""Applications: pipelines, agents and pages that belong together, ready to run."""

@@ -1,0 +1,101 @@
+"""`doctor --deep`: the queues of a bucket inspected for damage, and mended on request. Thin: see `upkeep.inspect`."""
+
+from __future__ import annotations
+
+import typer
+
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import open_bucket, wants_json
+from bucketmq.cli.output import ask, emit, plural, printable, screen
+from bucketmq.client import Bucket
+from bucketmq.errors import NotFound
+from bucketmq.log.layout import QueueKeys
+from bucketmq.procedures.upkeep.inspect import Finding, Inspection, inspect
+from bucketmq.procedures.upkeep.mend import mend
+from bucketmq.procedures.verbs import list_page
+from bucketmq.queue.settings import DEAD_SUFFIX
+
+
+def deep(
+    context: typer.Context, url: str | None, queue: str | None, *, mending: bool, yes: bool, as_json: bool
+) -> None:
+    """Inspect one queue or all, with their dead letters; mend what can be mended if that is asked for and agreed to."""
+    as_json = wants_json(context, as_json)
+    with open_bucket(context, url, probe=mending) as bucket:
+        found = [bucket.run(inspect(bucket.prefix, name)) for name in _names(bucket, queue)]
+        for each in found:
+            _show(each, as_json=as_json)
+        mendable = [finding for each in found for finding in each.findings if finding.mendable]
+        if mending and mendable:
+            question = (
+                f"Mend {plural(len(mendable), 'finding')}? Nothing is deleted; what is replaced is kept in damaged/."
+            )
+            if ask(question, yes=yes):
+                found = [_mend(bucket, each, as_json=as_json) for each in found]
+    if any(each.findings for each in found):
+        raise typer.Exit(Code.ERROR)
+
+
+def _names(bucket: Bucket, queue: str | None) -> list[str]:
+    """Not by their settings, which may be what is lost."""
+    names = [queue] if queue is not None else bucket.queues()
+    there = [name for name in (*names, *(name + DEAD_SUFFIX for name in names)) if _is_there(bucket, name)]
+    if queue is not None and queue not in there:
+        raise NotFound(f"there is no queue {queue!r}; bucketmq stats lists those that there are")
+    return there
+
+
+def _is_there(bucket: Bucket, name: str) -> bool:
+    return bool(bucket.run(list_page(QueueKeys(bucket.prefix, name).root + "/", limit=1)).entries)
+
+
+def _mend(bucket: Bucket, before: Inspection, *, as_json: bool) -> Inspection:
+    if not before.findings:
+        return before
+    for finding in bucket.run(mend(bucket.prefix, before.queue)).mended:
+        if as_json:
+            emit({"mended": finding.key, "kind": finding.kind, "what": finding.cure})
+        else:
+            screen().print(printable(f"mended {finding.key}: {finding.cure}"), markup=False, soft_wrap=True)
+    after = bucket.run(inspect(bucket.prefix, before.queue))
+    _show(after, as_json=as_json)
+    return after
+
+
+def _show(found: Inspection, *, as_json: bool) -> None:
+    if as_json:
+        emit(
+            {
+                "queue": found.queue,
+                "segments": found.segments,
+                "messages": found.messages,
+                "heads": found.heads,
+                "lost": found.lost,
+                "findings": [_row(each) for each in found.findings],
+            }
+        )
+        return
+    for finding in found.findings:
+        _line("FAIL", "bold red", f"{finding.queue}: {finding.key}: {finding.what}{_place(finding)}")
+        _line("", "", f"fix: {'--mend: ' if finding.mendable else ''}{finding.cure}")
+    if found.lost:
+        _line("lost", "yellow", f"{found.queue}: {plural(found.lost, 'message')} recorded as lost")
+    if not found.findings:
+        counts = plural(found.segments, "segment"), plural(found.messages, "message"), plural(found.heads, "head")
+        _line("ok", "green", f"{found.queue}: {', '.join(counts)}: no damage")
+
+
+def _line(mark: str, style: str, text: str) -> None:
+    console = screen()
+    console.print(f"{mark:<6}", style=style, end="", soft_wrap=True)
+    console.print(printable(text), markup=False, soft_wrap=True)
+
+
+def _place(finding: Finding) -> str:
+    named = [f"{name} {at}" for name, at in (("shard", finding.shard), ("offset", finding.offset)) if at is not None]
+    return f" ({', '.join(named)})" if named else ""
+
+
+def _row(finding: Finding) -> dict[str, object]:
+    row = {"kind": finding.kind, "key": finding.key, "shard": finding.shard, "offset": finding.offset}
+    return {**row, "what": finding.what, "cure": finding.cure, "mendable": finding.mendable}

@@ -1,0 +1,213 @@
+"""The two ends of a pipeline as values: where rows come from and where they go. Nothing here makes a request.
+
+What the rows of a source look like is said here (`columns`), because stages are joined to it; how they are made is
+`bucketmq.pipeline.intake`. How rows become messages and objects is `bucketmq.pipeline.shape`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import msgspec
+
+from bucketmq.errors import Invalid
+from bucketmq.events import filters
+from bucketmq.events.event import HOPS_MAX_DEFAULT
+from bucketmq.pipeline.columns import column_names
+from bucketmq.pipeline.template import check_template
+from bucketmq.procedures.queues import EVENTS, check_queue_name
+from bucketmq.queue.settings import DEAD_SUFFIX, check_name
+
+MESSAGE_COLUMNS = {
+    "id": "string",
+    "key": "string",
+    "headers": "map<string,string>",
+    "body": "string",
+    "body_bytes": "binary",
+    "sent_at": "timestamp",
+}
+"""A message as a row; see the columns of the source `format("bucketmq")`."""
+
+EVENT_COLUMNS = {
+    "event_id": "string",
+    "kind": "string",
+    "key": "string",
+    "at": "timestamp",
+    "source": "string",
+    "size_bytes": "bigint",
+    "version": "string",
+    "content_type": "string",
+    "metadata": "map<string,string>",
+    "from_key": "string",
+    "hops": "int",
+}
+"""An event as a row; see `bucketmq.events.event.ObjectEvent`."""
+
+CONTENT_COLUMNS = {"content_version": "string", "content_state": "string"}
+"""Beside the column `content`: which version was read, and whether it is the event's: `same`, `replaced` or `gone`."""
+
+Content = Literal["bytes", "text", "json"]
+FileFormat = Literal["parquet", "orc", "json", "csv"]
+IfExists = Literal["keep", "replace", "newer", "newest"]
+
+OBJECT_BYTES_MAX = 32 << 20
+
+
+def ddl_of(columns: dict[str, str]) -> str:
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+
+class FromQueue(msgspec.Struct, frozen=True):
+    """The messages of a queue.
+
+    Without `body_schema` rows are messages: id, key, headers, body (JSON text), body_bytes, sent_at. With it the fields
+    of the body are the columns, and the message's own are `message_id`, `message_key`, `message_headers` and
+    `message_sent_at`. Fields that the schema does not know are ignored; a message whose body does not fit it is a
+    dead letter.
+    """
+
+    queue: str
+    body_schema: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.queue, "queue name")
+        if self.body_schema is not None:
+            odd = [name for name in column_names(self.body_schema) if name.startswith(("message_", "_"))]
+            if odd:
+                raise Invalid(f"body_schema has a column {odd[0]!r}; message_... and _... are taken, use other names")
+
+    @property
+    def columns(self) -> str:
+        if self.body_schema is None:
+            return ddl_of(MESSAGE_COLUMNS)
+        own = {f"message_{name}": kind for name, kind in MESSAGE_COLUMNS.items() if not name.startswith("body")}
+        return f"{self.body_schema}, {ddl_of(own)}"
+
+    @property
+    def log(self) -> str:
+        """The queue that is read."""
+        return self.queue
+
+
+class FromEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """The changes of the bucket's objects that a filter lets through, with the objects' content if wanted.
+
+    Columns: event_id, kind, key, at, source, size_bytes, version, content_type, metadata, from_key, hops; with
+    `content` also `content` (binary, or string for text and JSON), `content_version` and `content_state`: `same`,
+    `replaced` (the object was written again since: the content is the new one) or `gone` (no content). An object that
+    is larger than `size_bytes_max`, or not the text or JSON it should be, makes a dead letter; so does an event of a
+    chain of more than `hops_max` hops. Deletions are rows too, unless the filter leaves them out.
+    """
+
+    filter: str = ""
+    content: Content | None = None
+    size_bytes_max: int = OBJECT_BYTES_MAX
+    concurrency: int = 8
+    """Objects that one task fetches at a time."""
+    hops_max: int = HOPS_MAX_DEFAULT
+
+    def __post_init__(self) -> None:
+        filters.parse(self.filter)
+        if self.content is not None and self.content not in get_args(Content):
+            raise Invalid(f"content must be bytes, text or json, not {self.content!r}")
+        if not 1 <= self.concurrency <= 64 or self.size_bytes_max < 1:
+            raise Invalid("concurrency must be 1 to 64 and size_bytes_max 1 or more")
+
+    @property
+    def columns(self) -> str:
+        if self.content is None:
+            return ddl_of(EVENT_COLUMNS)
+        kind = "binary" if self.content == "bytes" else "string"
+        return ddl_of({**EVENT_COLUMNS, "content": kind, **CONTENT_COLUMNS})
+
+    @property
+    def log(self) -> str:
+        """The queue that is read."""
+        return EVENTS
+
+
+class FromTable(msgspec.Struct, frozen=True):
+    """The files of a table, as they are added: a path that Spark can read, and its format. `schema` is Spark DDL.
+
+    A row that fails becomes a dead letter of a queue named like the pipeline, with the row as its body.
+    """
+
+    path: str
+    schema: str
+    format: FileFormat = "parquet"
+
+    def __post_init__(self) -> None:
+        column_names(self.schema)
+        if self.format not in get_args(FileFormat):
+            raise Invalid(f"a table's format must be one of {', '.join(get_args(FileFormat))}, not {self.format!r}")
+
+    @property
+    def columns(self) -> str:
+        return self.schema
+
+
+class ToQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """A message for each row, once, whatever is run again.
+
+    The body is the row as a JSON object, or the column that `body` names: bytes as bytes, text as the JSON that it is
+    (or as text, with `text`), anything else as JSON. `key` and `headers` name the columns of its key and headers.
+    """
+
+    queue: str
+    body: str | None = None
+    key: str | None = None
+    headers: str | None = None
+    text: bool = False
+    """Whether a body of text is text, and not JSON."""
+
+    def __post_init__(self) -> None:
+        check_queue_name(self.queue)
+
+
+class ToObjects(msgspec.Struct, frozen=True, kw_only=True):
+    """An object for each row, written with its event: at least once, and nothing changes when it is done again.
+
+    The key is `template` with values of columns in it: `pending/{id}.json`. Values are percent-encoded, so that none
+    becomes another key; `{+key}` keeps the slashes of a value that is a key itself. The content is the column `body`
+    (bytes and text as they are, anything else as JSON), or without it the row as a JSON object.
+
+    `if_exists`: `keep` what is there; `replace` it unless it is the same; or `newer`: replace it only if its metadata
+    has a smaller value of the column `newer_by` (a whole number or a time), which every object is written with. An
+    object without the value was written by another program and stays; with `newest` it is replaced like an older one.
+    """
+
+    template: str
+    body: str | None = None
+    content_type: str | None = None
+    if_exists: IfExists = "replace"
+    newer_by: str | None = None
+
+    def __post_init__(self) -> None:
+        check_template(self.template)
+        if self.if_exists not in get_args(IfExists):
+            raise Invalid(f"if_exists must be keep, replace, newer or newest, not {self.if_exists!r}")
+        if (self.if_exists in ("newer", "newest")) != (self.newer_by is not None):
+            raise Invalid("if_exists 'newer' or 'newest' goes with newer_by, the column that says which row is newer")
+
+
+class ToTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of a table that Spark can write: at least once, each batch of a query in a folder of its own, which a batch
+    that is run again replaces: `path/query=<id>/batch=<number>/`. `query` and `batch` are columns of the table."""
+
+    path: str
+    format: FileFormat = "parquet"
+    partition_by: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.format not in get_args(FileFormat):
+            raise Invalid(f"a table's format must be one of {', '.join(get_args(FileFormat))}, not {self.format!r}")
+
+
+Source = FromQueue | FromEvents | FromTable
+Target = ToQueue | ToObjects | ToTable
+
+
+def dead_letters_of(queue: str) -> str:
+    """The queue whose dead letters a queue's failing rows become; those of dead letters go back there."""
+    return queue.removesuffix(DEAD_SUFFIX)

@@ -1,0 +1,81 @@
+"""A pipeline: stages joined between a source and a target. A value; importing it needs neither PySpark nor a JVM.
+
+`spark.running.run.start` runs it as a stream on Spark; `watcher` makes it a handler that runs on one change or one
+message at a time, with the same results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from bucketmq.errors import Invalid
+from bucketmq.pipeline.chain import Chain, check_join
+from bucketmq.pipeline.ends import FromTable, Source, Target, ToTable, dead_letters_of
+from bucketmq.pipeline.shape import CheckKeys, shape_stage
+from bucketmq.pipeline.stages import Stage
+from bucketmq.queue.settings import check_name
+
+
+class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read, what is done to it, where it goes.
+
+    Exactly once into queues; at least once and idempotent into objects and tables. A row that fails becomes a dead
+    letter of the queue it came from, with the pipeline's name as the subscription it died in: `bucketmq dead` shows
+    it, and `bucketmq redrive` sends it to this pipeline again. The rest of its batch goes on.
+    """
+
+    name: str
+    source: Source
+    stages: tuple[Stage, ...] = ()
+    target: Target
+    about: str = ""
+    """One line for people: what it is for."""
+    task_rows: int | None = None
+    """So many rows are worth a task of their own, where a row takes long. Otherwise tasks are cut by bytes."""
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "pipeline name")
+        if self.task_rows is not None and self.task_rows < 1:
+            raise Invalid(f"pipeline {self.name!r}: task_rows must be 1 or more, not {self.task_rows}")
+        if not isinstance(self.stages, tuple) or not all(isinstance(each, Stage) for each in self.stages):
+            raise Invalid(f"pipeline {self.name!r}: stages must be a tuple of stages; decorate functions with @stage")
+
+    @property
+    def gives(self) -> str:
+        """The columns that come out of the last stage."""
+        return self.stages[-1].gives if self.stages else self.source.columns
+
+    @property
+    def dead_letters(self) -> str:
+        """The queue whose dead letters the failing rows become: `<queue>.dead`."""
+        return self.name if isinstance(self.source, FromTable) else dead_letters_of(self.source.log)
+
+    def chain(self, check_keys: CheckKeys | None = None) -> Chain:
+        """All that is done to rows, as one: the stages, and their results brought into the shape of the target.
+
+        `check_keys` asks the store about keys of objects, where there is one, so that a row of which no object can be
+        made fails here and not when it is written.
+
+        `Invalid` if a stage cannot take what the one before gives.
+        """
+        if self.stages:
+            check_join("the source", self.source.columns, self.stages[0])
+        last = shape_stage(self.target, self.gives, check_keys)
+        return Chain((*self.stages, last) if last is not None else self.stages)
+
+    def watcher(self, bucket: Any) -> Callable[[Any], Any]:
+        """A handler that runs the pipeline without Spark, on one change (a source of events) or one message (a queue).
+
+        ```python
+        bucket.watch(pipeline.source.filter, name=pipeline.name)(pipeline.watcher(bucket))
+        bucket.queue("posts").run(pipeline.watcher(bucket))
+        ```
+        """
+        from bucketmq.pipeline.watcher import handler
+
+        if isinstance(self.source, FromTable) or isinstance(self.target, ToTable):
+            raise Invalid(f"pipeline {self.name!r} reads or writes a table, which needs Spark; start it there")
+        return handler(self.source, self.chain, self.target, bucket)

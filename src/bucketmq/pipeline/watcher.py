@@ -1,0 +1,121 @@
+"""A pipeline without Spark: the same intake, chain and target for one change or one message at a time.
+
+Made for `Pipeline.watcher`; the handler is run by the library's own watchers and workers, which see to retries and
+dead letters. A row that fails is buried at once, as on Spark; an error that is not the row's is raised, so that it is
+tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, assert_never
+
+import msgspec
+
+from bucketmq.errors import Invalid
+from bucketmq.log import segment
+from bucketmq.log.bodies import encode_body
+from bucketmq.outcomes import Bury, Done
+from bucketmq.pipeline.chain import Chain
+from bucketmq.pipeline.columns import arrow_schema
+from bucketmq.pipeline.dead import with_own_body
+from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ToObjects, ToQueue, ToTable, ddl_of
+from bucketmq.pipeline.intake import Bucket, causes_of, intake_of
+from bucketmq.pipeline.objects import check_keys, that_count, write_object
+from bucketmq.pipeline.shape import CheckKeys, shaped, things_of
+from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
+from bucketmq.procedures.queues import open_queue
+from bucketmq.procedures.requests import NewId, Now, Procedure
+from bucketmq.procedures.sending.send import send_messages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RAW = ddl_of({**MESSAGE_COLUMNS, "shard": "int", "offset": "bigint"})
+"""A message as the source of Spark gives it."""
+
+
+def handler(
+    source: Source, chain_of: Callable[[CheckKeys], Chain], target: Target, bucket: Any
+) -> Callable[[Any], Done | Bury]:
+    """The handler: given a `Change` where the source is events, a `Delivery` where it is a queue.
+
+    Into objects it writes what Spark would; into queues too, but at least once: a message that was handled and not
+    acked is handled again.
+    """
+    here = Bucket(*_inside(bucket))
+    chain = chain_of(lambda keys: here.run(check_keys(here.open, keys)))
+    intake = intake_of(source, lambda: here, collapse=False)
+    raw_of = _raw_change if isinstance(source, FromEvents) else _raw_delivery
+
+    def handle(thing: Any) -> Done | Bury:
+        for taken in intake.take(raw_of(thing)):
+            ran = chain.run(taken.batch)
+            for failed in (*taken.failed, *ran.failed):
+                return Bury(failed.error)
+            for passed in ran.passed:
+                here.run(_write(here, target, passed.batch, taken.causes))
+        return Done()
+
+    return handle
+
+
+def _inside(bucket: Any) -> tuple[Any, Callable[[Procedure[Any]], Any]]:
+    """The open bucket of a `bucketmq.Bucket`, and what carries procedures out on it."""
+    return bucket.run(bucket.api.open()), bucket.run
+
+
+def _raw_change(change: Any) -> pa.RecordBatch:
+    body = msgspec.json.encode(change.event).decode()
+    return _raw(id=change.id, body=body, sent_at=datetime.now(UTC), shard=0, offset=0)
+
+
+def _raw_delivery(delivery: Any) -> pa.RecordBatch:
+    body = delivery.body
+    raw = isinstance(body, bytes)
+    return _raw(
+        id=delivery.id,
+        key=delivery.key,
+        headers=list(delivery.headers.items()) or None,
+        body=None if raw or body is None else encode_body(body).decode(),
+        body_bytes=body if raw else None,
+        sent_at=delivery.sent_at,
+        shard=delivery.shard,
+        offset=delivery.offset,
+    )
+
+
+def _raw(**columns: Any) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist([columns], schema=arrow_schema(RAW))
+
+
+def _write(here: Bucket, target: Target, batch: pa.RecordBatch, causes: Sequence[Cause]) -> Procedure[None]:
+    match target:
+        case ToQueue():
+            yield from _send(here, target, batch)
+        case ToObjects():
+            told = causes_of(causes, batch.num_rows) or [NO_CAUSE] * batch.num_rows
+            written = shaped(target)
+            for thing, cause in that_count(written, zip(things_of(written, batch), told, strict=True)):
+                yield from write_object(here.open, written, thing, cause)
+        case ToTable():
+            raise Invalid(f"{target.path!r} is a table, which needs Spark; start the pipeline there")
+        case _:
+            assert_never(target)
+
+
+def _send(here: Bucket, target: ToQueue, batch: pa.RecordBatch) -> Procedure[None]:
+    from bucketmq.pipeline.letters import Columns
+    from bucketmq.pipeline.lines import bytes_of
+
+    name = yield from NewId()
+    at = segment.time_text((yield from Now()))
+    lines = bytes_of(Columns(batch.schema.names, text=target.text).lines(batch, name, 0, at))
+    queue = yield from open_queue(here.open, target.queue, {})
+    messages = []
+    for message in segment.decode_lines(lines, target.queue) if lines else ():
+        messages.append((yield from with_own_body(queue, message)))
+    yield from send_messages(queue, messages)

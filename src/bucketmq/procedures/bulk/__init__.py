@@ -1,0 +1,1 @@
+"""Bulk writes: parts that executors wrote become segments, once; parts that never did are removed."""

@@ -1,0 +1,1 @@
+"""Claiming: leases on messages, receipts, bodies, looking without claiming."""

@@ -1,0 +1,1 @@
+"""Rules: stored, chosen by, examined, delivered, settled; fan-in, replay, audit."""

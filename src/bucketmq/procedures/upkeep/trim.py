@@ -1,0 +1,234 @@
+"""Trimming: advance the mark, then delete what lies below it.
+
+A segment may be deleted when every subscription and every reader that holds is past it and it is older than
+`keep_seconds`, or when it is older than `expire_seconds` whether it was read or not; where an archive is kept, not
+before it is archived (`upkeep.archive`). The mark only grows, and moves before anything is deleted, so that a producer
+that slept since it last saw the tail can tell that the name it created was dead (see `append.place`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import msgspec
+from msgspec import UNSET
+
+from bucketmq.bucket.port import Entry, Missing, Object
+from bucketmq.errors import Corrupt, NotFound
+from bucketmq.log.documents import Trim, decode_head
+from bucketmq.log.layout import base_of, head_of, join
+from bucketmq.log.segment import Segment
+from bucketmq.procedures.bulk.orphans import maybe_remove_orphans
+from bucketmq.procedures.opened import OpenQueue, ShardLog
+from bucketmq.procedures.queues import open_queue
+from bucketmq.procedures.requests import Now, Procedure
+from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
+from bucketmq.procedures.upkeep.archive import Archive, read_archive
+from bucketmq.procedures.upkeep.readers import Reader, all_readers, forget_idle_notes
+from bucketmq.procedures.verbs import delete, get, get_document, list_all, list_page, update_document
+from bucketmq.queue.settings import DEAD_SUFFIX, MAIN, Settings
+from bucketmq.values import Value
+
+FAILURES_KEEP_SECONDS = 30 * 86400.0
+PAGES_PER_TRIM = 20
+"""One trim lists at most this many pages of a shard."""
+
+
+class Trimmed(Value, msgspec.Struct, frozen=True):
+    """What a trim did."""
+
+    segments: int
+    objects: int
+    """Large bodies and parts of those segments, old failure records, and orphans."""
+
+
+def trim_all(queue: OpenQueue) -> Procedure[Trimmed]:
+    """Trim the queue, and its dead letters that were redriven or purged."""
+    done = yield from trim(queue)
+    try:
+        dead = yield from open_queue(queue.bucket, queue.name + DEAD_SUFFIX, {}, create=False)
+    except NotFound:
+        return done
+    of_dead = yield from trim(dead)
+    return Trimmed(done.segments + of_dead.segments, done.objects + of_dead.objects)
+
+
+def trim(queue: OpenQueue) -> Procedure[Trimmed]:
+    """Trim every shard. A few LISTs and GETs, and one DELETE for each segment."""
+    shards = queue.settings.shards  # looked at once: another caller may learn of more in between
+    readers = yield from all_readers(queue)
+    needed = yield from _needed(queue, shards, readers)
+    has_bodies = bool((yield from list_page(queue.keys.bodies, limit=1)).entries)
+    has_parts = bool((yield from list_page(queue.keys.parts, limit=1)).entries)
+    archive = yield from read_archive(queue)
+    gone = Gone()
+    for shard in range(shards):
+        rules = Rules(queue.settings, needed.get(shard, 0), archive, has_bodies, has_parts)
+        gone += yield from _trim_shard(queue, queue.log(shard), rules)
+    objects = gone.objects + (yield from _old_failures(queue))
+    yield from forget_idle_notes(queue, readers)
+    if has_parts:
+        objects += yield from maybe_remove_orphans(queue, everything=gone.doubtful > 0)
+    return Trimmed(gone.segments, objects)
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """Which segments of one shard may be deleted."""
+
+    settings: Settings
+    needed: int
+    """The lowest offset that a subscription or reader still needs."""
+    archive: Archive
+    has_bodies: bool
+    has_parts: bool
+    """Whether the queue has any large bodies and parts, so that segments must be read before they are deleted."""
+
+    def allow(self, shard: int, end: int, age: float) -> bool:
+        """Whether a segment that ends at `end` may be deleted."""
+        settings = self.settings
+        keep = max(settings.keep_seconds, TRIM_GUARD_SECONDS, settings.dedup_seconds + TRIM_GUARD_SECONDS)
+        settled = end <= self.needed and age > keep
+        expired = bool(settings.expire_seconds) and age > max(settings.expire_seconds, keep)
+        return (settled or expired) and self.archive.lets_go(shard, end)
+
+
+def lowest_needed(queue: OpenQueue, shards: int) -> Procedure[dict[int, int]]:
+    """For each shard the lowest offset that a subscription or reader still needs; no entry for a shard without any. One
+    LIST and one GET for each head, and the same for readers."""
+    return (yield from _needed(queue, shards, (yield from all_readers(queue))))
+
+
+def _needed(queue: OpenQueue, shards: int, readers: Mapping[str, Reader]) -> Procedure[dict[int, int]]:
+    """Of a shard in which a subscription has no head yet, it needs everything."""
+    entries, _ = yield from list_all(queue.keys.heads)
+    needed: dict[int, int] = {}
+    subscriptions: dict[str, set[int]] = {MAIN: set()} if queue.settings.main else {}
+    for entry in entries:
+        name, shard = head_of(entry.key)
+        subscriptions.setdefault(name, set()).add(shard)
+        found = yield from get(entry.key)
+        if not isinstance(found, Missing):
+            base = decode_head(found.body, entry.key).needs_from
+            needed[shard] = min(base, needed.get(shard, base))
+    for read in subscriptions.values():
+        for shard in range(shards):
+            if shard not in read:
+                needed[shard] = 0
+    for reader in readers.values():
+        for shard in range(shards if reader.holds else 0):
+            needed[shard] = min(reader.offset(shard), needed.get(shard, reader.offset(shard)))
+    return needed
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """One step of the mark: it passed what lies between `start` and the mark, no earlier than `at`."""
+
+    start: int
+    at: float
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """What was deleted of a shard. `doubtful`: segments of parts below the mark that were left for `orphans`."""
+
+    segments: int = 0
+    objects: int = 0
+    doubtful: int = 0
+
+    def __add__(self, other: Gone) -> Gone:
+        return Gone(self.segments + other.segments, self.objects + other.objects, self.doubtful + other.doubtful)
+
+
+def _trim_shard(queue: OpenQueue, log: ShardLog, rules: Rules) -> Procedure[Gone]:
+    """Finish an earlier trim, advance the mark, delete what it passed."""
+    asked_at = yield from Now()
+    found = yield from get_document(Trim, log.keys.trim(log.shard))
+    low = found[0].low if found else 0
+    entries, _ = yield from list_all(log.keys.log(log.shard), pages_max=PAGES_PER_TRIM)
+    entries.sort(key=lambda entry: entry.key)
+    now = yield from Now()
+    deletable = [entry for entry in entries if now - entry.stored_at > TRIM_GUARD_SECONDS]
+    # Before the mark moves: afterwards, what an earlier trim left could not be told from dead names any more.
+    left = [entry for entry in deletable if base_of(entry.key) < low]
+    gone = yield from _delete(queue, left, _last_step(found), rules)
+    mark = low
+    # The last segment always stays: the tail is found through it.
+    for entry, following in pairwise(entries):
+        end = base_of(following.key)
+        if base_of(entry.key) >= low and not rules.allow(log.shard, end, now - entry.stored_at):
+            break
+        mark = max(mark, end)
+    if mark > low and (yield from _advance(log, low, mark)):
+        passed = [entry for entry in deletable if low <= base_of(entry.key) < mark]
+        gone += yield from _delete(queue, passed, Passed(low, asked_at), rules)
+    return gone
+
+
+def _last_step(found: tuple[Trim, Object] | None) -> Passed:
+    if found is None:
+        return Passed(0, 0.0)
+    mark, stored = found
+    return Passed(mark.low if mark.before is UNSET else mark.before, stored.stored_at)
+
+
+def _advance(log: ShardLog, low: int, mark: int) -> Procedure[bool]:
+    """Move the mark from `low`. False if another trim has moved it, which then deletes what it passed."""
+    ours = False
+
+    def change(before: Trim) -> Trim:
+        nonlocal ours
+        ours = before.low == low
+        return Trim(mark, before=low) if ours else before
+
+    yield from update_document(Trim, log.keys.trim(log.shard), Trim(low), change)
+    return ours
+
+
+def _delete(queue: OpenQueue, entries: list[Entry], passed: Passed, rules: Rules) -> Procedure[Gone]:
+    """Delete segments below the mark, and what belongs to them.
+
+    Not everything below the mark was passed by it. A writer that slept may have created a dead name, and then it, or
+    another writer, put the same messages elsewhere: bodies and parts that such a segment names are named by a live one
+    too. What the mark passed is older than the step that passed it; what was created on a dead name is younger. In
+    doubt only the segment is deleted, and a segment of parts is left for `orphans`, which checks what else names them.
+    """
+    segments, objects, doubtful = 0, 0, 0
+    for entry in entries:
+        if rules.has_bodies or rules.has_parts:
+            found = yield from get(entry.key)
+            if not isinstance(found, Missing):
+                names, are_parts = _belongings(entry.key, found.body)
+                certain = passed.start <= base_of(entry.key) and found.stored_at < passed.at - TRIM_GUARD_SECONDS / 2
+                if are_parts and rules.has_parts and not certain:
+                    doubtful += 1
+                    continue
+                for name in names if certain else ():
+                    yield from delete(join(queue.keys.root, name))
+                    objects += 1
+        yield from delete(entry.key)
+        queue.segments.drop(entry.key)
+        segments += 1
+    return Gone(segments, objects, doubtful)
+
+
+def _belongings(key: str, body: bytes) -> tuple[list[str], bool]:
+    """The large bodies or parts that a segment names, and whether they are parts."""
+    try:
+        segment = Segment(base_of(key), body, key)
+        if segment.parts:
+            return [part.key for part in segment.parts], True
+        if b'"body_at":' in body:
+            messages = segment.messages(segment.base, segment.end)
+            return [message.body_at.key for message in messages if message.body_at is not None], False
+    except Corrupt:
+        pass
+    return [], False
+
+
+def _old_failures(queue: OpenQueue) -> Procedure[int]:
+    entries, _ = yield from list_all(queue.keys.failures, pages_max=PAGES_PER_TRIM)
+    now = yield from Now()
+    old = [entry.key for entry in entries if now - entry.stored_at > FAILURES_KEEP_SECONDS]
+    for key in old:
+        yield from delete(key)
+    return len(old)

@@ -1,0 +1,1 @@
+"""A queue's log and archive as tables."""

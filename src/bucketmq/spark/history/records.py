@@ -1,0 +1,193 @@
+"""Records: everything that a line of a log tells, as columns. What archives hold and histories show.
+
+The source's rows are for pipelines and leave out what is not for them (`bucketmq.spark.read.rows`); a record is made of
+every line, those for one subscription only, dead letters and fences included, so that offsets are dense here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from bucketmq.errors import Corrupt
+from bucketmq.log.segment import time_seconds
+from bucketmq.queue.message import BodyAt, Died
+from bucketmq.spark.read.fetch import Chunk, Fetcher
+from bucketmq.spark.read.rows import array_of, body_columns
+
+ERROR_CHARS_MAX = 500
+"""How much of a dead letter's last error its origin's record repeats."""
+
+BATCH_BYTES = 16 << 20
+
+COLUMNS = """
+    id string, key string, headers map<string,string>, body string, body_bytes binary, sent_at timestamp,
+    shard int, offset bigint, to string, fence int,
+    died struct<subscription:string, shard:int, offset:bigint, at:timestamp, attempts:int,
+                failures:array<struct<attempt:int, error:string, at:timestamp, holder:string>>>,
+    outcomes map<string,string>, attempts map<string,int>,
+    deaths array<struct<subscription:string, at:timestamp, attempts:int, error:string>>
+""".strip()
+"""The columns of a record, for Spark."""
+
+_TIME = pa.timestamp("us", tz="UTC")
+_FAILURE = pa.struct([("attempt", pa.int32()), ("error", pa.string()), ("at", _TIME), ("holder", pa.string())])
+_DIED = pa.struct(
+    [
+        ("subscription", pa.string()),
+        ("shard", pa.int32()),
+        ("offset", pa.int64()),
+        ("at", _TIME),
+        ("attempts", pa.int32()),
+        ("failures", pa.list_(_FAILURE)),
+    ]
+)
+_DEATH = pa.struct([("subscription", pa.string()), ("at", _TIME), ("attempts", pa.int32()), ("error", pa.string())])
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("key", pa.string()),
+        ("headers", pa.map_(pa.string(), pa.string())),
+        ("body", pa.string()),
+        ("body_bytes", pa.binary()),
+        ("sent_at", _TIME),
+        ("shard", pa.int32()),
+        ("offset", pa.int64()),
+        ("to", pa.string()),
+        ("fence", pa.int32()),
+        ("died", _DIED),
+        ("outcomes", pa.map_(pa.string(), pa.string())),
+        ("attempts", pa.map_(pa.string(), pa.int32())),
+        ("deaths", pa.list_(_DEATH)),
+    ]
+)
+"""The same for Arrow, and for the files of an archive."""
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """A line, decoded as far as a record needs it: bodies stay text."""
+
+    id: str
+    at: str
+    key: str | None = None
+    headers: dict[str, str] | None = None
+    body: msgspec.Raw = msgspec.Raw()
+    body_base64: str | None = None
+    body_at: BodyAt | None = None
+    to: str | None = None
+    died: Died | None = None
+    fence: int | None = None
+
+
+class Death(msgspec.Struct, frozen=True):
+    """How a message ended in the dead letters, as its origin's record tells."""
+
+    subscription: str
+    at: str
+    attempts: int
+    error: str
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """A line and where it lies."""
+
+    shard: int
+    offset: int
+    line: Line
+    size_bytes: int
+    """Of the line and its large body."""
+
+
+_decoder = msgspec.json.Decoder(Line)
+
+
+def placed(chunks: Iterable[Chunk]) -> Iterator[Placed]:
+    """The lines of some chunks, in order."""
+    for chunk in chunks:
+        texts = bytes(chunk.lines).split(b"\n")
+        for place in range(chunk.count):
+            try:
+                line = _decoder.decode(texts[place])
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise Corrupt(
+                    f"{chunk.key}, offset {chunk.first + place}: not a message ({error}); restore it from a copy"
+                ) from None
+            large = line.body_at.size_bytes if line.body_at is not None else 0
+            yield Placed(chunk.shard, chunk.first + place, line, len(texts[place]) + large)
+
+
+def died_of(line: Line) -> tuple[tuple[int, int], Death] | None:
+    """Where the message of a dead letter died, and how. None of any other line."""
+    died = line.died
+    if died is None:
+        return None
+    error = died.failures[-1].error[:ERROR_CHARS_MAX] if died.failures else ""
+    return (died.shard, died.offset), Death(died.subscription, died.at, died.attempts, error)
+
+
+def record_batch(
+    rows: Sequence[Placed],
+    fetcher: Fetcher,
+    outcomes: Sequence[dict[str, str]],
+    attempts: Sequence[dict[str, int]],
+    deaths: Sequence[Sequence[Death]],
+) -> pa.RecordBatch:
+    """The records of some rows. Large bodies are fetched."""
+    lines = [row.line for row in rows]
+    texts, raw = body_columns(lines, fetcher)
+    values: dict[str, Any] = {
+        "id": [line.id for line in lines],
+        "key": [line.key for line in lines],
+        "headers": [line.headers for line in lines],
+        "body": texts,
+        "body_bytes": raw,
+        "sent_at": [line.at for line in lines],
+        "shard": [row.shard for row in rows],
+        "offset": [row.offset for row in rows],
+        "to": [line.to for line in lines],
+        "fence": [line.fence for line in lines],
+        "died": [None if line.died is None else _died(line.died) for line in lines],
+        "outcomes": [list(each.items()) for each in outcomes],
+        "attempts": [list(each.items()) for each in attempts],
+        "deaths": [[_death(death) for death in each] for each in deaths],
+    }
+    arrays = [array_of(field.name, values[field.name], field.type, lines) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _died(died: Died) -> dict[str, Any]:
+    failures = [
+        {"attempt": each.attempt, "error": each.error, "at": _moment(each.at), "holder": each.holder}
+        for each in died.failures
+    ]
+    return {
+        "subscription": died.subscription,
+        "shard": died.shard,
+        "offset": died.offset,
+        "at": _moment(died.at),
+        "attempts": died.attempts,
+        "failures": failures,
+    }
+
+
+def _death(death: Death) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(death), "at": _moment(death.at)}
+
+
+def _moment(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    time_seconds(text)  # or it is corrupt
+    return datetime.fromisoformat(text)
+
+
+def day_of(line: Line) -> str:
+    """The day, in UTC, on which a message was sent."""
+    if line.at.endswith("Z"):
+        return line.at[:10]
+    return datetime.fromtimestamp(time_seconds(line.at), UTC).date().isoformat()

@@ -1,0 +1,1 @@
+"""Running queries: a pipeline as a query, its progress and failure, draining, checkpoints."""

@@ -1,0 +1,97 @@
+"""The flow of a pipeline on an executor: intake, chain, and the failed rows among the others. One `mapInArrow`.
+
+What comes out has the columns of the target's shape, the column `_dead` (see `pipeline.dead`) and, where events
+become objects, `_cause`. Rows of one batch come out in their order, those that failed behind those that did not.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bucketmq.pipeline.chain import Chain, Failed, Passed
+from bucketmq.pipeline.columns import arrow_schema
+from bucketmq.pipeline.dead import DEAD, fallen_message, fallen_row
+from bucketmq.pipeline.ends import FromEvents, FromTable, ToObjects
+from bucketmq.pipeline.intake import Bucket, Taken, causes_of, intake_of
+from bucketmq.pipeline.objects import check_keys
+from bucketmq.pipeline.pipeline import Pipeline
+from bucketmq.pipeline.shape import CAUSE
+from bucketmq.procedures.objects.metadata import Cause
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from bucketmq.spark.options import Place
+
+
+class Flow:
+    """A pipeline, ready to be run on batches of its source. Pickled by value; it opens the bucket where it runs."""
+
+    def __init__(self, pipeline: Pipeline, place: Place) -> None:
+        self._pipeline = pipeline
+        self._place = place
+        self._chain: Chain = pipeline.chain(self._check_keys)
+        self._tells_causes = isinstance(pipeline.source, FromEvents) and isinstance(pipeline.target, ToObjects)
+        self.gives = f"{self._chain.stages[-1].gives if self._chain.stages else pipeline.gives}, {DEAD} string"
+        if self._tells_causes:
+            self.gives += f", {CAUSE} string"
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._pipeline, self._place)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """All batches of one task."""
+        from bucketmq.spark.worker import settle_in
+
+        settle_in()
+        intake = intake_of(self._pipeline.source, self._bucket)
+        for raw in batches:
+            for taken in intake.take(raw):
+                yield from self._run(raw, taken)
+
+    def _bucket(self) -> Bucket:
+        from bucketmq.spark.opened import opened
+
+        here = opened(self._place, create=True)
+        return Bucket(here.queue.bucket, here.run)
+
+    def _check_keys(self, keys: Sequence[str]) -> None:
+        bucket = self._bucket()
+        bucket.run(check_keys(bucket.open, keys))
+
+    def _run(self, raw: pa.RecordBatch, taken: Taken) -> Iterator[pa.RecordBatch]:
+        ran = self._chain.run(taken.batch)
+        for passed in ran.passed:
+            yield self._living(passed, taken.causes)
+        failed = [msgspec.structs.replace(each, row=taken.rows[each.row]) for each in ran.failed]
+        failed += taken.failed
+        if failed:
+            yield self._fallen(raw, failed)
+
+    def _living(self, passed: Passed, causes: Sequence[Cause]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        count = passed.batch.num_rows
+        columns = [*passed.batch.columns, pa.nulls(count, pa.string())]
+        if self._tells_causes:
+            told = causes_of(causes[passed.start : passed.stop], count)
+            columns.append(pa.array([msgspec.json.encode(each).decode() for each in told], pa.string()))
+        return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.gives))
+
+    def _fallen(self, raw: pa.RecordBatch, failed: Sequence[Failed]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        name = self._pipeline.name
+        if isinstance(self._pipeline.source, FromTable):
+            texts = [fallen_row(raw, name, each, f"row-{uuid.uuid4().hex}") for each in failed]
+        else:
+            texts = [fallen_message(raw, name, each) for each in failed]
+        schema = arrow_schema(self.gives)
+        columns = [
+            pa.array(texts, pa.string()) if field.name == DEAD else pa.nulls(len(texts), field.type) for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)

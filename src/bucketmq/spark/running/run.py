@@ -1,0 +1,113 @@
+"""Running a pipeline on Spark: source, all stages as one `mapInArrow`, target. One query in the caller's session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, assert_never
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, count_if
+
+from bucketmq.errors import Invalid
+from bucketmq.pipeline.columns import column_names
+from bucketmq.pipeline.dead import DEAD
+from bucketmq.pipeline.ends import FromTable, ToObjects, ToQueue, ToTable
+from bucketmq.pipeline.shape import shaped
+from bucketmq.procedures.queues import EVENTS
+from bucketmq.spark.options import COLUMNS, FORMAT, SOURCE_OPTIONS, STORE_OPTIONS, place_of
+from bucketmq.spark.running.flow import Flow
+from bucketmq.spark.running.progress import DEAD_LETTERS, OBSERVED
+from bucketmq.spark.source import register
+from bucketmq.spark.write.table import TableWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from bucketmq.pipeline.pipeline import Pipeline
+
+OUR_OWN = {"columns", "bodyschema", "subscription"}
+"""Options of the source that the pipeline itself decides about."""
+
+FILE_OPTIONS = {"maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage"}
+"""Options of Spark's own file streams that may be given for a table."""
+
+
+def start(
+    pipeline: Pipeline,
+    url: str,
+    spark: SparkSession,
+    *,
+    checkpoint: str,
+    once: bool = False,
+    trigger_seconds: float = 1.0,
+    options: Mapping[str, str] | None = None,
+) -> StreamingQuery:
+    """Start the pipeline as a streaming query named like it, on the bucket at `url`. Does not wait for it.
+
+    `once` reads what there is now and ends; otherwise a batch begins every `trigger_seconds` if there is anything new.
+    `options` are those of the source (`maxRowsPerTrigger`, `startingOffsets`, ...) and of the store (`endpoint`, ...).
+    """
+    register(spark)
+    of_source, of_store = _divided(options or {}, table=isinstance(pipeline.source, FromTable))
+    place = place_of(url, EVENTS if isinstance(pipeline.source, FromTable) else pipeline.source.log, of_store)
+    flow = Flow(pipeline, place)
+    rows = _read(pipeline, url, spark, {**of_store, **of_source})
+    failed = count_if(col(DEAD).isNotNull()).alias(DEAD_LETTERS)
+    made = rows.mapInArrow(flow, flow.gives).observe(OBSERVED, failed)
+    writer = _written(pipeline, url, made, checkpoint, of_store)
+    writer = writer.queryName(pipeline.name).option("checkpointLocation", checkpoint)
+    seconds = f"{int(trigger_seconds * 1000)} milliseconds"
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=seconds)
+    return writer.start()
+
+
+def _divided(options: Mapping[str, str], *, table: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of the source, and those of the store."""
+    of_store = {name: text for name, text in options.items() if name.lower() in STORE_OPTIONS}
+    of_source = {name: text for name, text in options.items() if name not in of_store}
+    known = FILE_OPTIONS if table else {name.lower() for name in SOURCE_OPTIONS} - OUR_OWN
+    odd = [name for name in of_source if name.lower() not in known]
+    if odd:
+        raise Invalid(f"unknown option {odd[0]!r} for a pipeline; there are {', '.join(sorted(known | STORE_OPTIONS))}")
+    return of_source, of_store
+
+
+def _read(pipeline: Pipeline, url: str, spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    source = pipeline.source
+    if isinstance(source, FromTable):
+        files = {name: text for name, text in options.items() if name.lower() in FILE_OPTIONS}
+        reader = spark.readStream.format(source.format).schema(source.schema).options(**files)
+        return reader.load(source.path)
+    columns = ",".join((*COLUMNS, "died"))
+    rows = {} if pipeline.task_rows is None else {"rowsPerPartition": str(pipeline.task_rows)}
+    wanted = {**rows, **options, "path": url, "queue": source.log, "subscription": pipeline.name, "columns": columns}
+    return spark.readStream.format(FORMAT).options(**wanted).load()
+
+
+def _written(
+    pipeline: Pipeline, url: str, rows: DataFrame, checkpoint: str, of_store: dict[str, str]
+) -> DataStreamWriter:
+    common = {"path": url, "deadLetters": pipeline.dead_letters, **of_store}
+    match pipeline.target:
+        case ToQueue() as target:
+            kind = "text" if target.text else "json"
+            return rows.writeStream.format(FORMAT).options(**common, queue=target.queue, bodyFormat=kind)
+        case ToObjects() as target:
+            return rows.writeStream.format(FORMAT).options(**common, **object_options(shaped(target)))
+        case ToTable() as target:
+            return rows.writeStream.foreachBatch(TableWriter(target, column_names(pipeline.gives), common, checkpoint))
+        case _:
+            assert_never(pipeline.target)
+
+
+def object_options(target: ToObjects) -> dict[str, str]:
+    """The target as options of the sink."""
+    options = {
+        "objects": target.template,
+        "body": target.body,
+        "contentType": target.content_type,
+        "ifExists": target.if_exists,
+        "newerBy": target.newer_by,
+    }
+    return {name: text for name, text in options.items() if text is not None}

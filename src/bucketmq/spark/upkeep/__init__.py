@@ -1,0 +1,1 @@
+"""What queries leave behind: readers, orphans, lost checkpoints."""

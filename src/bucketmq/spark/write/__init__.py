@@ -1,0 +1,1 @@
+"""Writing DataFrames: to queues, objects, dead letters and tables."""

@@ -1,0 +1,95 @@
+"""A desk on a thread of its own, and posts that wait for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import msgspec
+
+from apps.moderation.agents import Agent, aio_on, running
+from bucketmq import aio
+from bucketmq.apps.moderation import posts
+from bucketmq.apps.moderation.desk.app import DeskSettings, make_app
+from bucketmq.apps.moderation.desk.people import read_people
+from bucketmq.apps.moderation.ids import key_of
+from bucketmq.apps.moderation.record import CATEGORIES, PENDING, Category, Post, Verdict, record_of
+from bucketmq.bucket.port import Store
+from bucketmq.client import Bucket
+from bucketmq.server.place import bus_of, now_of, run_now
+
+ROSA, OMAR, VERA = "token-of-rosa-0001", "token-of-omar-0001", "token-of-vera-0001"
+PEOPLE = read_people([f"rosa={ROSA}:reviewer", f"omar={OMAR}:reviewer", f"vera={VERA}:read-only"])
+
+BAD, UNSURE, CLEAN = 0.97, 0.7, 0.02
+
+
+@contextlib.contextmanager
+def desk_on(make_bucket: Callable[[], aio.Bucket], **options: Any) -> Iterator[Agent]:
+    sessions, port = options.pop("sessions", None), options.pop("port", 0)
+    settings = DeskSettings(people=PEOPLE, **options)
+    with running(make_bucket, lambda bucket: make_app(bucket, settings, sessions=sessions), port=port) as agent:
+        yield agent
+
+
+@contextlib.contextmanager
+def desk(store: Store, **options: Any) -> Iterator[Agent]:
+    with desk_on(lambda: aio_on(store), **options) as agent:
+        yield agent
+
+
+class Reviewer:
+    """Somebody's browser, without the page."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.http = httpx2.Client(base_url=url, timeout=30.0)
+        answer = self.http.post("/api/login", json={"token": token}, headers={"x-desk-csrf": "login"})
+        assert answer.status_code == 200, answer.text
+        self.session = answer.json()
+        self.http.headers["x-desk-csrf"] = self.session["csrf"]
+
+    def get(self, path: str, **query: Any) -> Any:
+        answer = self.http.get(path, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def review(self, id: str, action: str, *, revision: int = 1, note: str = "") -> httpx2.Response:
+        return self.http.post("/api/review", json={"id": id, "revision": revision, "action": action, "note": note})
+
+    def __enter__(self) -> Reviewer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+
+
+def post(
+    bucket: Bucket,
+    id: str,
+    text: str,
+    confidence: float,
+    *,
+    category: str = "spam",
+    media_url: str | None = None,
+    doubt: str | None = None,
+    revision: int = 1,
+) -> None:
+    """A post that was accepted, judged and routed."""
+    bus = bus_of(bucket)
+    run_now(bucket, posts.accept(bus, id, text, media_url))
+    categories = tuple(
+        Category(
+            name, flagged=name == category and confidence > 0.5, confidence=confidence if name == category else 0.01
+        )
+        for name in CATEGORIES
+    )
+    verdict = Verdict(categories, "test-1", rationale=f"It reads like {category}.", doubt=doubt)
+    made = record_of(Post(id, text, media_url, revision), verdict, created_at=now_of(bucket))
+    bucket.put(key_of(PENDING, id), msgspec.json.encode(made))
+    run_now(bucket, posts.route(bus, key_of(PENDING, id)))
+
+
+def history(bucket: Bucket) -> list[Any]:
+    return run_now(bucket, posts.history(bus_of(bucket)))

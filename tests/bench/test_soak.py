@@ -1,0 +1,71 @@
+"""The soak sees what it is there to see, and holds at a small scale."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.soak import command
+from bench.soak.audit import audit
+from bench.soak.samples import Samples
+from bucketmq.errors import Unsupported
+from bucketmq.testing.servers import skip_or_fail
+
+WELL = ["try a,b,c", "sent a,b,c", "got a,b,c", "bury c", "buried c", "ack a,b", "ok a,b", "put e1", "seen e1"]
+
+
+def found(folder: Path, *lines: str, dead: list[str]) -> list[str]:
+    (folder / "all.ledger").write_text("".join(f"{line}\n" for line in lines))
+    return audit(folder, dead)[0]
+
+
+def test_ledgers_that_agree_are_in_order(tmp_path: Path) -> None:
+    assert found(tmp_path, *WELL, dead=["c"]) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "dead", "seen"),
+    [
+        (["try d", "sent d"], ["c"], "LOST"),
+        (["try d", "sent d", "got d"], ["c"], "LOST"),
+        (["got d", "ack d"], ["c"], "PHANTOM"),
+        (["ok a"], ["c"], "SETTLED TWICE"),
+        ([], ["c", "c"], "DEAD TWICE"),
+        ([], ["a", "c"], "ACKNOWLEDGED AND DEAD"),
+        ([], [], "BURIED"),
+        (["try d", "sent d", "got d"], ["c", "d"], "DEAD though"),
+        (["put e2"], ["c"], "CHANGE LOST"),
+    ],
+)
+def test_a_broken_promise_is_seen_in_the_ledgers(tmp_path: Path, more: list[str], dead: list[str], seen: str) -> None:
+    problems = found(tmp_path, *WELL, *more, dead=dead)
+
+    assert any(problem.startswith(seen) for problem in problems), problems
+
+
+def test_what_grows_is_seen_and_what_is_level_is_not() -> None:
+    samples = Samples()
+    for number in range(40):
+        samples.add("objects", 1_000 + 100 * number)
+        samples.add("rss_mb worker", 60 + number % 3)
+
+    assert [problem.split(" grows")[0] for problem in samples.growing()] == ["objects"]
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.xdist_group("processes")
+def test_half_a_minute_of_kills_freezes_and_cuts_breaks_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = command.run(["--minutes", "0.5", "--messages", "6000", "--changes", "300", "--json"])
+    except Unsupported as error:
+        skip_or_fail(error)
+    told = json.loads(capsys.readouterr().out)
+
+    assert code == 0, told
+    for place in ("folder", "SeaweedFS"):
+        assert told[place]["sent"] > 500 and told[place]["changes"] > 20
+        assert told[place]["disturbed"]["froze"]

@@ -1,0 +1,175 @@
+"""Retention: what is settled and old goes, with all that belongs to it; nothing else does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
+from procedures.world import World, drain
+
+LONG = TRIM_GUARD_SECONDS + 400  # longer than the guard and the dedup window together
+
+
+@pytest.fixture
+def queue(bucket: Any) -> Any:
+    return bucket.queue("jobs", keep_seconds=0)
+
+
+def test_settled_segments_go_but_the_last_stays(world: World, queue: Any) -> None:
+    for n in range(5):
+        queue.send(n)
+    assert drain(queue) == list(range(5))
+    world.advance(LONG)
+    assert queue.trim().segments == 4
+    assert world.keys("log/") == [world.segment(4)]
+    assert world.json(world.key("trim/0.json"))["low"] == 4
+    assert queue.trim().segments == 0
+
+
+def test_nothing_young_goes(world: World, queue: Any) -> None:
+    for n in range(5):
+        queue.send(n)
+    drain(queue)
+    world.advance(TRIM_GUARD_SECONDS - 10)
+    assert queue.trim().segments == 0
+
+
+def test_keep_seconds_is_kept(world: World, bucket: Any) -> None:
+    queue = bucket.queue("kept", keep_seconds=5000)
+    for n in range(3):
+        queue.send(n)
+    drain(queue)
+    world.advance(4900)
+    assert queue.trim().segments == 0
+    world.advance(200)
+    assert queue.trim().segments == 2
+
+
+@pytest.mark.parametrize("state", ["ready", "in flight", "delayed"])
+def test_nothing_unsettled_goes_however_old(world: World, queue: Any, state: str) -> None:
+    for n in range(5):
+        queue.send(n)
+    if state != "ready":
+        (delivery,) = queue.receive(1)
+        if state == "delayed":
+            delivery.retry(delay_seconds=10 * LONG, wait=True)
+        world.advance(1)
+        for other in queue.receive(10):
+            other.ack()
+        queue.flush()
+    world.advance(LONG)
+    assert queue.trim().segments == 0
+    assert len(world.keys("log/")) == 5
+
+
+def test_a_subscription_that_lags_holds_what_it_needs(world: World, queue: Any) -> None:
+    audit = queue.subscription("audit")
+    for n in range(5):
+        queue.send(n)
+    drain(queue)
+    for delivery in audit.receive(2):
+        delivery.ack()
+    audit.flush()
+    world.advance(LONG)
+    assert queue.trim().segments == 2
+    assert drain(audit) == [2, 3, 4]
+
+
+def test_main_holds_what_it_has_not_settled_even_before_its_first_receive(world: World, queue: Any) -> None:
+    audit = queue.subscription("audit")
+    for n in range(3):
+        queue.send(n)
+    drain(audit)
+    world.advance(LONG)
+    assert queue.trim().segments == 0
+    assert drain(queue) == [0, 1, 2]
+
+
+def test_sends_and_receives_go_on_after_a_trim(world: World, queue: Any) -> None:
+    for n in range(5):
+        queue.send(n)
+    drain(queue)
+    world.advance(LONG)
+    queue.trim()
+    other = world.connect().queue("jobs")
+    assert other.send("after").offset == 5
+    assert drain(other) == ["after"]
+    assert queue.stats().depth == 0
+
+
+def test_a_producer_that_slept_through_a_trim_loses_nothing(world: World) -> None:
+    sleeper = world.connect().queue("jobs", keep_seconds=0)
+    sleeper.send("first")
+    busy = world.connect().queue("jobs")
+    for n in range(5):
+        busy.send(n)
+    drain(busy)
+    world.advance(LONG)
+    busy.trim()
+    receipt = sleeper.send("late")
+    assert receipt.offset >= 6
+    assert drain(busy) == ["late"]
+
+
+def test_a_new_subscription_begins_at_what_is_left(world: World, queue: Any) -> None:
+    for n in range(5):
+        queue.send(n)
+    drain(queue)
+    world.advance(LONG)
+    queue.trim()
+    queue.send("after")
+    assert drain(queue.subscription("late")) == [4, "after"]
+    assert drain(queue.subscription("offset", start={0: 1})) == [4, "after"]
+    assert drain(queue.subscription("time", start=0)) == [4, "after"]
+
+
+def test_a_large_body_goes_with_its_segment_and_no_other_does(world: World, queue: Any) -> None:
+    gone = queue.send("x" * 70_000)
+    stays = queue.send("y" * 70_000)
+    assert [delivery.body[0] for delivery in queue.receive(1)] == ["x"]
+    queue.receive(10)[0].retry(delay_seconds=10 * LONG)
+    queue.flush()
+    world.advance(61)
+    for delivery in queue.receive(10):
+        delivery.ack(wait=True)
+    world.advance(LONG)
+    trimmed = queue.trim()
+    assert (trimmed.segments, trimmed.objects) == (1, 1)
+    assert world.keys("bodies/") == [world.key(f"bodies/{stays.id}")]
+    assert gone.id != stays.id
+
+
+def test_expire_seconds_drops_what_nobody_settled(world: World, bucket: Any) -> None:
+    queue = bucket.queue("short", keep_seconds=0, expire_seconds=1000)
+    queue.send("old")
+    queue.receive(1)[0].retry(delay_seconds=5000, wait=True)
+    queue.send("older than a while")
+    world.advance(900)
+    queue.send("young")
+    assert queue.trim().segments == 0
+    world.advance(200)
+    assert queue.trim().segments == 2
+    assert drain(world.connect().queue("short")) == ["young"]
+    assert drain(queue) == []
+
+
+def test_failure_records_go_after_a_month(world: World, queue: Any) -> None:
+    queue.send("x")
+    queue.receive(1)[0].retry("why", delay_seconds=0, wait=True)
+    world.advance(1)
+    drain(queue)
+    assert len(world.keys("failures/")) == 1
+    world.advance(31 * 86400)
+    assert queue.trim().objects == 1
+    assert world.keys("failures/") == []
+
+
+def test_every_shard_is_trimmed(world: World, bucket: Any) -> None:
+    queue = bucket.queue("wide", shards=3, keep_seconds=0)
+    for n in range(12):
+        queue.send(n)
+    assert sorted(drain(queue)) == list(range(12))
+    world.advance(LONG)
+    assert queue.trim().segments == 9

@@ -1,0 +1,1 @@
+"""How the coefficients in the package were made. Not part of the wheel."""

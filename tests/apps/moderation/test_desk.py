@@ -19,12 +19,13 @@ from PIL import Image
 from server.running import until
 
 from apps.moderation.agents import Agent, Gate, sync_on
-from apps.moderation.desks import BAD, CLEAN, OMAR, ROSA, UNSURE, VERA, Reviewer, desk, desk_on, history, post
+from apps.moderation.desks import BAD, CLEAN, OMAR, PEOPLE, ROSA, UNSURE, VERA, Reviewer, desk, desk_on, history, post
 from apps.moderation.drawing import animation, canvas, encoded, written
 from apps.moderation.test_posts import record_body
 from bucketmq import aio
 from bucketmq.apps.moderation import posts
 from bucketmq.apps.moderation.classify.fetch import FetchSettings
+from bucketmq.apps.moderation.desk.session import Sessions
 from bucketmq.apps.moderation.ids import key_of
 from bucketmq.apps.moderation.record import FLAGGED
 from bucketmq.apps.moderation.router import ROUTE_FILTER, ROUTE_RULE
@@ -378,13 +379,21 @@ def test_unknown_posts_and_words_are_refused(agent: Agent) -> None:
 
 def test_a_bucket_that_is_away_is_said_and_nothing_is_decided(store: Gate, bucket: Bucket) -> None:
     post(bucket, "ad", "buy cheap watches", BAD)
-    with desk(store, answer_seconds=0.5) as agent, Reviewer(agent.url, ROSA) as rosa:
+    sessions = Sessions(PEOPLE)
+    # Two desks with one log-in: only what must run out of time is asked of the one that waits no longer than a moment.
+    with (
+        desk(store, sessions=sessions) as patient,
+        desk(store, sessions=sessions, answer_seconds=0.5) as hasty,
+        Reviewer(patient.url, ROSA) as rosa,
+    ):
         assert ids(rosa.get("/api/posts")) == ["ad"]
         store.holds, store.broken = "moderation/posts", True
+        rosa.go_to(hasty.url)
         answer = rosa.review("ad", "approve")
         assert answer.status_code == 503 and answer.json()["error"]
         assert bucket.look("reviewed/ad.json") is None
         store.holds, store.broken = "\0", False
+        rosa.go_to(patient.url)
         assert rosa.review("ad", "approve").status_code == 200, "saying it again is no error, whatever became of it"
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from bucketmq.testing.simulation import run_seed
 from bucketmq.testing.simulation.bus.run import run_seed as run_bus_seed
+from bucketmq.testing.simulation.faults import only
 from bucketmq.testing.simulation.plan import PLAIN
 
 NAMED = {
@@ -39,6 +40,10 @@ NAMED = {
 @pytest.mark.parametrize("seed", NAMED, ids=lambda seed: f"{seed}-{NAMED[seed].replace(' ', '-')}")
 def test_a_seed_that_once_failed_passes(seed: int) -> None:
     assert run_seed(seed, tilt=PLAIN).problems == []
+
+
+def test_a_subscription_that_begins_late_claims_nothing_that_a_sleeper_created_below_the_trim_mark() -> None:
+    assert run_seed(200002, faults=only(("late_landing", "freeze"))).problems == []
 
 
 BUS_NAMED = {

@@ -11,7 +11,7 @@ from bucketmq.errors import Corrupt, NotFound
 from bucketmq.log.bodies import decode_body, from_base64
 from bucketmq.log.layout import join
 from bucketmq.procedures.claiming.receive import OpenSubscription
-from bucketmq.procedures.heads.desk import Desk, commit, load, recent_head
+from bucketmq.procedures.heads.desk import Desk, commit, jumped, load, recent_head
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.segments.messages import read_segment, read_span
@@ -44,6 +44,8 @@ def peek(sub: OpenSubscription, limit: int) -> Procedure[list[Seen]]:
         desk = sub.desk(shard)
         desk.seen_at = 0.0  # as it is now
         head = yield from recent_head(desk)
+        if (yield from jumped(desk, head)):
+            head = yield from recent_head(desk)
         for span, state, attempts in _listed(expire(head, (now := (yield from Now())), desk.policy), now):
             found += yield from _look(desk, span, state, attempts, limit - len(found))
         base, position = head.segment, head.next

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from bucketmq.bucket.port import Object
-from bucketmq.errors import Invalid, LeaseLost
+from bucketmq.errors import Corrupt, Invalid, LeaseLost
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.checks import check_seconds, plain_text
 from bucketmq.procedures.claiming.gaps import passed_gap
-from bucketmq.procedures.heads.desk import Desk, Settlement, commit, recent_head
+from bucketmq.procedures.heads.desk import Desk, Settlement, commit, jumped, recent_head
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.segments.messages import keep_segment, read_segment, read_span
 from bucketmq.procedures.verbs import get_many
@@ -229,7 +229,9 @@ def claim(desk: Desk, limit: int, lease_seconds: float, *, gives_way: bool = Fal
     """Claim up to `limit` messages of one shard and read them. With `gives_way`, a lost race raises `Beaten`."""
     for _ in range(CLAIM_ROUNDS):
         head = yield from recent_head(desk)
-        known = yield from _known(desk, head, limit)
+        known = yield from _kept(desk, head, limit)
+        if known is None:
+            continue
         now = yield from Now()
         idle = not something_due(head, now) and not _may_free_some(desk)
         if idle and not known and (yield from passed_gap(desk, head)):
@@ -297,6 +299,18 @@ def _ahead(head: Head, known: tuple[Known, ...], limit: int, *, many: bool) -> t
     if not many or any(each.count != last.count for each in known):
         return (end,)
     return guessed_bases(end, end + limit, last.count, len(known))
+
+
+def _kept(desk: Desk, head: Head, limit: int) -> Procedure[tuple[Known, ...] | None]:
+    """Segments from the head's position on; None if trimming had passed it, and it jumped to the trim mark."""
+    try:
+        known = yield from _known(desk, head, limit)
+    except Corrupt:  # or half trimmed
+        desk.doubts_trim = True
+        if not (yield from jumped(desk, head)):
+            raise
+        return None
+    return None if (yield from jumped(desk, head)) else known
 
 
 def _known(desk: Desk, head: Head, limit: int) -> Procedure[tuple[Known, ...]]:

@@ -111,7 +111,8 @@ class Desk:
         """The number of this process' last commit."""
         self.contention = ShardContention(contention)
         self.doubts_trim = False
-        """Whether something was missing that the head lists: it may have expired, so the trim mark is looked at."""
+        """Whether trimming may have passed what the head needs: the head was not looked at for long, or something that
+        it lists is missing. The next claim compares it with the trim mark."""
         self.passing_since: float | None = None
         """Since when messages that nobody wants have waited to be passed over."""
         self.began_moves = False
@@ -140,6 +141,10 @@ class Desk:
     @property
     def head(self) -> Head | None:
         return self.seen[0] if self.seen is not None else None
+
+    def is_recent(self, now: float) -> bool:
+        """Whether the head was read or written a moment ago."""
+        return self.seen is not None and 0 <= now - self.seen_at <= HEAD_SECONDS
 
     def is_shared(self, now: float) -> bool:
         """Whether another holder has committed to this head lately."""
@@ -184,6 +189,7 @@ def commit(
 def load(desk: Desk) -> Procedure[Head]:
     """Read the head, or begin a new one where there is none. One GET."""
     began = yield from Now()
+    desk.doubts_trim = desk.doubts_trim or not desk.is_recent(began)
     found = yield from get(desk.key)
     now = yield from Now()
     desk.contention.shared.time_request(now - began)
@@ -192,18 +198,26 @@ def load(desk: Desk) -> Procedure[Head]:
 
 def recent_head(desk: Desk) -> Procedure[Head]:
     """The head as last seen; read again when that was long ago."""
-    now = yield from Now()
-    age = now - desk.seen_at if desk.head is not None else HEAD_SECONDS * 2
-    if desk.head is not None and 0 <= age <= HEAD_SECONDS and not desk.doubts_trim:
-        return desk.head
+    if desk.head is None or not desk.is_recent((yield from Now())):
+        return (yield from load(desk))
+    return desk.head
+
+
+def jumped(desk: Desk, head: Head) -> Procedure[bool]:
+    """Whether trimming has passed what the head needs, so that it went on to the trim mark: read it again.
+
+    Usually no request; one GET where there is doubt. To be asked after segments were read, not before: below the mark a
+    sender that slept may create a name again which was trimmed, and what it put there is not part of the log. The mark
+    only grows, so what was read before it was found at or below a base was part of the log.
+    """
+    if not desk.doubts_trim:
+        return False
     desk.doubts_trim = False
-    head = yield from load(desk)
     low = yield from trim_mark(desk.log)
-    if low > head.needs_from:
-        yield from commit(desk, Jump(low))
-        assert desk.head is not None
-        head = desk.head
-    return head
+    if low <= head.needs_from:
+        return False
+    yield from commit(desk, Jump(low))
+    return True
 
 
 def _see(desk: Desk, found: Object | Missing, now: float) -> Seen:

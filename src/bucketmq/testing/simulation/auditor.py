@@ -428,6 +428,8 @@ class Auditor:
         claimed = offset in watch.claims or (subscription, shard, offset) in self._purged
         if lease > watch.head.lease or not claimed:
             self.problem(f"{place} is delivered under a lease that the head never had")
+        if message.id != self.log(queue, shard).messages[offset].id:
+            self.problem(f"{place} is delivered as {message.id}, which is not what the log holds there")
         late = place in self.ended or subscription == LATECOMER or offset < self.log(queue, shard).mark
         if not (isinstance(body, NotFound) and late):  # whoever comes so late finds the body trimmed
             self._check_body(message, body)

@@ -20,6 +20,7 @@ from bucketmq.procedures import queues
 from bucketmq.procedures.claiming.claim import Lot
 from bucketmq.procedures.claiming.gaps import passed_gap
 from bucketmq.procedures.heads import desk as commit
+from bucketmq.procedures.heads import turns
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import Create, Get, Procedure, Replace, StoreRequest, Together
 from bucketmq.procedures.segments import append, tail
@@ -239,6 +240,17 @@ def _no_guard(shard_log: Any, base: int, known_at: float, now: float) -> Procedu
     return base
 
 
+def _load_without_doubt(desk: Any) -> Procedure[Head]:
+    """Reads a head that was not looked at for long, and leaves it at that."""
+    doubts = desk.doubts_trim
+    head = yield from _load(desk)
+    desk.doubts_trim = doubts
+    return head
+
+
+_load = commit.load
+
+
 def _no_mark(kind: Any, key: str, empty: Any, change: Callable[[Any], Any]) -> Procedure[Any]:
     """Deletes what lies below the mark, but the mark is not there yet."""
     yield from ()
@@ -389,6 +401,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "a sleeper does not look at the trim mark",
         lambda: everywhere(lowest, _no_guard),
         only(["freeze"]),
+        LONG,
+    ),
+    Mutant(
+        "a receiver that waits for its turn does not look at the trim mark",
+        lambda: patch.object(turns, "load", _load_without_doubt),
+        DEATH,
         LONG,
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,34 @@ def test_one_bad_answer_anywhere_does_not_spoil_a_rule(kind: str, tmp_path: Path
             world.close()
         if not bucket.hands.hit:
             return
+
+
+@pytest.mark.parametrize("replace", [False, True], ids=["add", "replace"])
+def test_of_two_that_make_a_rule_at_once_one_wins_whole_and_the_other_leaves_nothing(*, replace: bool) -> None:
+    for at in range(40):
+        world = World()
+        bucket, other, begun = world.connect(), world.connect(), []
+
+        def meddle(number: int, _: Any) -> None:
+            if number == at and not begun:  # noqa: B023
+                begun.append(number)  # noqa: B023
+                with contextlib.suppress(bucketmq.Invalid):
+                    other.rules.add("r", to="https://example.com/2", bearer="second")  # noqa: B023
+
+        bucket.hands.meddle = meddle
+        with contextlib.suppress(bucketmq.Invalid):
+            bucket.rules.add("r", to="https://example.com/1", bearer="first", replace=replace)
+
+        rule = bucket.rules.get("r")
+        winner = {"https://example.com/1": "first", "https://example.com/2": "second"}[rule.to.url]
+        assert bucket.rules.secrets("r").bearer == winner, at
+        assert winner == "first" or not replace, at
+        heads = [key for key in world.everything() if "/heads/" in key]
+        assert heads == [f"queues/events/heads/{rule.subscription}/0.json"], at
+        world.close()
+        if not begun:
+            return
+    raise AssertionError("it never ended")
 
 
 def test_secrets_lie_apart_and_never_in_the_rule(memory: World) -> None:

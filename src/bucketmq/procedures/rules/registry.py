@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bucketmq.bucket.port import Missing, Removed, Version
+from bucketmq.bucket.port import Found, Missing, Removed, Version
 from bucketmq.errors import Corrupt, Invalid, NotFound
 from bucketmq.events import filters
 from bucketmq.events.event import seconds_of, time_text
@@ -30,7 +30,7 @@ from bucketmq.procedures.claiming.receive import Start, begin
 from bucketmq.procedures.objects.report import events_queue
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import NewId, Now, Procedure, Remove
-from bucketmq.procedures.verbs import delete, get_document, list_all, look, update_document
+from bucketmq.procedures.verbs import Patience, delete, get_document, list_all, look, update_document
 
 logger = logging.getLogger("bucketmq")
 
@@ -57,40 +57,95 @@ def add_rule(
     check_rule(rule)
     filters.parse(rule.filter)
     keys = EventKeys(bucket.prefix)
-    before = yield from get_document(Rule, keys.rule(rule.name))
-    if before is not None and before[0].removed_at is None:
-        if not replace:
-            raise Invalid(_taken(rule.name))
-        old = before[0]
-        rule = msgspec.structs.replace(
-            rule,
-            subscription=old.subscription,
-            created_at=old.created_at,
-            begins=old.begins,
-            paused=old.paused,  # what stopped it is not cured by changing something else; `resume` is for that
-            revision=old.revision + 1,
-        )
-    else:
-        rule = msgspec.structs.replace(
-            rule,
-            revision=before[0].revision + 1 if before is not None else 0,
-            subscription=subscription_name(rule.name, (yield from NewId())),
-            created_at=time_text((yield from Now())),
-        )
-        begins = yield from begin((yield from events_queue(bucket)), rule.subscription, start)
-        rule = msgspec.structs.replace(rule, begins=begins)
-        yield from delete(keys.secrets(rule.name))  # of a rule of this name that was removed
+    while True:
+        left = yield from look(keys.secrets(rule.name))  # before the rule is read: what comes later is not left over
+        before = yield from get_document(Rule, keys.rule(rule.name))
+        if before is not None and before[0].removed_at is None:
+            if not replace:
+                raise Invalid(_taken(rule.name))
+            return (yield from _replace_rule(keys, rule, before[0], secrets))
+        rule = msgspec.structs.replace(rule, revision=0 if before is None else before[0].revision + 1)
+        try:
+            return (yield from _make_rule(bucket, rule, secrets, start, left))
+        except _Taken:
+            if not replace:
+                raise Invalid(_taken(rule.name)) from None
+
+
+def _replace_rule(keys: EventKeys, rule: Rule, old: Rule, secrets: Secrets | None) -> Procedure[Rule]:
+    wanted = msgspec.structs.replace(
+        rule,
+        subscription=old.subscription,
+        created_at=old.created_at,
+        begins=old.begins,
+        paused=old.paused,  # what stopped it is not cured by changing something else; `resume` is for that
+        revision=old.revision + 1,
+    )
+
+    def replaced(found: Rule) -> Rule:
+        if found.subscription != wanted.subscription and found.removed_at is None:
+            raise Invalid(_taken(rule.name))  # it was removed and made again meanwhile
+        return wanted
+
     if secrets is not None:
-        yield from update_document(Secrets, keys.secrets(rule.name), secrets, lambda old: _following(old, secrets))
-    return (yield from update_document(Rule, keys.rule(rule.name), rule, lambda old: _made(old, rule, replace=replace)))
+        yield from update_document(Secrets, keys.secrets(rule.name), secrets, lambda found: _following(found, secrets))
+    return (yield from update_document(Rule, keys.rule(rule.name), wanted, replaced))
 
 
-def _made(old: Rule, rule: Rule, *, replace: bool) -> Rule:
-    """What a rule becomes by being made. One that somebody else made meanwhile stays: its heads are where it began, and
-    ours are not."""
-    if old.subscription != rule.subscription and old.removed_at is None:
-        raise Invalid(_taken(rule.name))
-    return rule if replace or old.subscription != rule.subscription else old
+class _Taken(Exception):
+    """Somebody else made a rule of this name meanwhile."""
+
+
+def _make_rule(
+    bucket: OpenBucket, rule: Rule, secrets: Secrets | None, start: Start, left: Found | Missing
+) -> Procedure[Rule]:
+    """Make a rule where there is none, or one that was removed: its heads, its secrets, then itself.
+
+    Of several that do so at once the one whose rule is there first wins, and the others take their heads away again:
+    nobody reads them, and they would hold up trimming. `left` are the secrets of the one that was removed.
+    """
+    keys, queue = EventKeys(bucket.prefix), (yield from events_queue(bucket))
+    subscription = subscription_name(rule.name, (yield from NewId()))
+    created_at = time_text((yield from Now()))
+    made = msgspec.structs.replace(
+        rule,
+        subscription=subscription,
+        created_at=created_at,
+        begins=(yield from begin(queue, subscription, start)),
+    )
+
+    def first(found: Rule) -> Rule:
+        if found.subscription != subscription and found.removed_at is None:
+            raise _Taken
+        return made
+
+    def only(found: Secrets) -> Secrets:
+        if found != secrets:
+            raise _Taken
+        return found
+
+    try:
+        if isinstance(left, Found):
+            yield from _remove_as_it_was(keys.secrets(rule.name), left.version)
+        if secrets is not None:
+            yield from update_document(Secrets, keys.secrets(rule.name), secrets, only)
+        return (yield from update_document(Rule, keys.rule(rule.name), made, first))
+    except _Taken:
+        yield from _delete_all(f"{queue.keys.heads}{subscription}/")
+        raise
+
+
+def _remove_as_it_was(key: str, version: Version) -> Procedure[None]:
+    """Have this state of an object gone; another one that somebody put there stays."""
+    patience = Patience(f"removing {key}")
+    while True:
+        reply = yield from Remove(key, version)
+        if isinstance(reply, Removed):
+            return
+        found = yield from look(key)
+        if isinstance(found, Missing) or found.version != version:
+            return
+        yield from patience.again(reply)
 
 
 def _taken(name: str) -> str:

@@ -104,6 +104,63 @@ def test_what_is_in_a_retry_before_a_gap_survives_it(inbox: Inbox) -> None:
     assert sorted(inbox.receive()) == [1, 6, 7, 8, 9, 10, 11]
 
 
+def retry_all(inbox: Inbox) -> None:
+    """Hand everything out once: all of it is listed in the head as waiting then."""
+    with inbox.connect() as bucket:
+        queue = bucket.queue("jobs", attempts_max=3)
+        for delivery in queue.receive(100):
+            delivery.retry("no", delay_seconds=0)
+        queue.flush()
+
+
+def test_what_is_claimed_together_with_something_lost_is_handed_out(
+    inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    retry_all(inbox)
+    inbox.segment(1).unlink()
+
+    with caplog.at_level(logging.ERROR, "bucketmq"):
+        assert inbox.receive() == [0, 1, 2, 6, 7, 8, 9, 10, 11]
+
+    assert inbox.losses() == [(3, 6)]
+    assert "action=messages_lost queue=jobs shard=0 start=3 stop=6" in caplog.text
+    with inbox.connect() as bucket:
+        assert bucket.queue("jobs").stats().depth == 0, "the head forgets what is recorded as lost"
+
+
+def test_a_claim_of_nothing_but_lost_messages_goes_on_behind_them(inbox: Inbox) -> None:
+    retry_all(inbox)
+    inbox.segment(0).unlink()
+
+    assert inbox.receive(PER_SEGMENT) == [3, 4, 5]
+    assert inbox.losses() == [(0, 3)]
+
+
+def test_what_is_claimed_together_with_something_unreadable_is_handed_out_and_keeps_its_attempts(inbox: Inbox) -> None:
+    retry_all(inbox)
+    whole = inbox.segment(1).read_bytes()
+    inbox.segment(1).write_bytes(b"garbage\n")
+
+    assert inbox.receive() == [0, 1, 2, 6, 7, 8, 9, 10, 11]
+    assert inbox.losses() == [], "it may be restored"
+
+    inbox.segment(1).write_bytes(whole)
+    with inbox.connect() as bucket:
+        assert bucket.queue("jobs").stats().depth == PER_SEGMENT
+
+
+def test_what_cannot_be_read_does_not_keep_others_from_the_dead_letters(inbox: Inbox) -> None:
+    with inbox.connect() as bucket:
+        receipts = [delivery.receipt for delivery in bucket.queue("jobs").receive(2 * PER_SEGMENT)]
+        inbox.segment(0).write_bytes(b"garbage\n")
+        with inbox.connect() as other:
+            for receipt in receipts:
+                other.queue("jobs").delivery(receipt).bury("no")
+            other.queue("jobs").flush()
+
+            assert [letter.body for letter in other.queue("jobs").dead_letters.peek(10)] == [3, 4, 5]
+
+
 @pytest.mark.parametrize("damage", ["restored", "deleted", "raised"])
 def test_a_head_beyond_its_log_is_refused_by_senders_and_receivers(inbox: Inbox, damage: str) -> None:
     copy = inbox.folder.parent / "older"

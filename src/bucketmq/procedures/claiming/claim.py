@@ -18,7 +18,7 @@ from bucketmq.bucket.port import Object
 from bucketmq.errors import Corrupt, Invalid, LeaseLost
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.checks import check_seconds, plain_text
-from bucketmq.procedures.claiming.gaps import passed_gap
+from bucketmq.procedures.claiming.gaps import passed_gap, read_held
 from bucketmq.procedures.heads.desk import Desk, Settlement, commit, jumped, recent_head
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.segments.messages import keep_segment, read_segment, read_span
@@ -244,9 +244,10 @@ def claim(desk: Desk, limit: int, lease_seconds: float, *, gives_way: bool = Fal
         outcome = (yield from commit(desk, command, ahead=ahead, gives_way=gives_way))[-1]
         match outcome:
             case Claimed(lease):
-                messages = yield from _read_held(desk, lease)
+                readable, messages = yield from read_held(desk, lease)
                 _drop_finished(desk, known)
-                return Lot(desk, lease, lease_seconds, messages)
+                if readable.held:
+                    return Lot(desk, readable, lease_seconds, messages)
             case Full():
                 return outcome
             case Nothing(due=due):
@@ -391,13 +392,6 @@ def _describe(desk: Desk, segment: Segment) -> Procedure[Known]:
     )
     keys = tuple(message.key for message in messages) if ordered else ()
     return Known(segment.base, segment.count, skip, keys)
-
-
-def _read_held(desk: Desk, lease: Lease) -> Procedure[list[Message]]:
-    messages: list[Message] = []
-    for held in lease.held:
-        messages += yield from read_span(desk.queue, desk.log, held.span)
-    return messages
 
 
 def _drop_finished(desk: Desk, known: tuple[Known, ...]) -> None:

@@ -7,9 +7,12 @@ same segment with the same number.
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 
 from bucketmq.bucket.port import Missing
+from bucketmq.errors import Corrupt
 from bucketmq.log import segment as lines
 from bucketmq.log.documents import decode_failures
 from bucketmq.log.layout import join
@@ -29,6 +32,7 @@ from bucketmq.queue.message import Died, Failure, Message
 from bucketmq.queue.routing import shard_of
 from bucketmq.queue.settings import DEAD_SUFFIX
 
+logger = logging.getLogger("bucketmq")
 replace = msgspec.structs.replace
 
 FAILURES_MAX = 100
@@ -77,10 +81,15 @@ def _moving(desk: Desk) -> tuple[Moving, ...]:
 
 
 def _aim(desk: Desk, there: OpenQueue, was: Target | None) -> Procedure[list[Target]]:
-    """Give the moves whose target is `was` (None: that have none) others in the head; returns those that stand."""
+    """Give the moves whose target is `was` (None: that have none) others in the head; returns those that stand. What
+    cannot be read stays where it is, for a person to mend: it must not hold up the others."""
     keys = {}
     for entry in [entry for entry in _moving(desk) if entry.target == was]:
-        keys[entry.span.start] = (yield from read_span(desk.queue, desk.log, entry.span))[0].key
+        try:
+            keys[entry.span.start] = (yield from read_span(desk.queue, desk.log, entry.span))[0].key
+        except Corrupt as error:
+            desk.doubts_trim = True  # or it has expired
+            logger.warning("action=move_unreadable head=%s offset=%d %s", desk.key, entry.span.start, error)
     if not keys:
         return []
     chosen = yield from choose(there, list(keys), lambda shards, start: shard_of(shards, keys[start], start))

@@ -132,9 +132,6 @@ class Damaged:
             self._problem("a mended queue refuses what is sent to it")
         for name in crew.subscriptions:
             missing = (expected[name] | (crew.sent - before)) - crew.got[name]
-            # What was claimed together with something that is gone could not be handed out until its attempts ran out.
-            crew.covered["dead beside a gap"] += len(missing & crew.dead())
-            missing -= crew.dead()
             if missing:
                 self._problem(f"{name}: {sorted(missing)} are lost though the queue was mended; {crew.loud.get(name)}")
         if not crew.is_drained():

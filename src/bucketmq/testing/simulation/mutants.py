@@ -18,13 +18,14 @@ from bucketmq.engines.clock import StoreClock
 from bucketmq.log.layout import join
 from bucketmq.procedures import queues
 from bucketmq.procedures.claiming.claim import Lot
-from bucketmq.procedures.claiming.gaps import passed_gap
+from bucketmq.procedures.claiming.gaps import passed_gap, read_held
 from bucketmq.procedures.heads import desk as commit
 from bucketmq.procedures.heads import turns
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import Create, Get, Procedure, Replace, StoreRequest, Together
 from bucketmq.procedures.segments import append, tail
 from bucketmq.procedures.segments.losses import Losses, record_loss
+from bucketmq.procedures.segments.messages import read_span
 from bucketmq.procedures.segments.tail import lowest
 from bucketmq.procedures.sending import dead_letters as moves
 from bucketmq.procedures.sending import dedup
@@ -34,7 +35,7 @@ from bucketmq.procedures.verbs import delete
 from bucketmq.queue import machine
 from bucketmq.queue.claiming import claim
 from bucketmq.queue.commands import Ack, Aim, Bury, Claim, Claimed, Outcome, Settle, Settled
-from bucketmq.queue.head import Head, Span, stamp
+from bucketmq.queue.head import Head, Lease, Span, stamp
 from bucketmq.queue.policy import Policy, policy_of
 from bucketmq.queue.settling import settle
 from bucketmq.testing.simulation.corrected import run_corrected
@@ -334,6 +335,14 @@ def _no_gap(*_: Any) -> Procedure[bool]:
     return False
 
 
+def _read_all_or_nothing(desk: Any, lease: Lease) -> Procedure[tuple[Lease, list[Any]]]:
+    """One message that cannot be read keeps all that were claimed with it from their receiver."""
+    messages: list[Any] = []
+    for held in lease.held:
+        messages += yield from read_span(desk.queue, desk.log, held.span)
+    return lease, messages
+
+
 def _believe_hint(shard_log: Any, start: int, hinted: int) -> Procedure[tuple[int, int]]:
     yield from ()
     return max(start, hinted), 0
@@ -438,6 +447,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("a fence is ignored", lambda: everywhere(append.is_outdated, lambda queue, shards: False), None, FENCED),
     Mutant("a gap in the log is taken for its end", lambda: everywhere(passed_gap, _no_gap), scene=run_damaged),
+    Mutant(
+        "what is claimed beside something lost shares its fate",
+        lambda: everywhere(read_held, _read_all_or_nothing),
+        scene=run_damaged,
+    ),
     Mutant(
         "a head beyond its log is not noticed",
         lambda: patch.object(tail, "_furthest_head", _nothing),

@@ -29,6 +29,28 @@ def test_sending_a_batch_is_one_put(size: int) -> None:
         assert spent.kinds == {"create": 1}
 
 
+def sends_for_four_minutes(subscriptions: int) -> dict[str, int]:
+    """What 25 sends cost, one every ten seconds."""
+    engine = VirtualTime(RemoteStore())
+    bucket = Bucket(engine, PREFIX, probe=False)
+    queue = bucket.queue("jobs")
+    for number in range(subscriptions):
+        queue.subscription(f"s{number}")
+    queue.send("warm")
+    with Spent(bucket) as spent:
+        for _ in range(25):
+            engine.now += 10
+            queue.send("x")
+    return spent.kinds
+
+
+def test_a_sender_compares_its_tail_with_the_heads_once_a_minute() -> None:
+    settings = 250 // 40  # sends that find the settings older than half a minute
+    checks = 250 // 70  # and the heads older than a minute
+    assert sends_for_four_minutes(1) == {"create": 25, "get": settings + checks}
+    assert sends_for_four_minutes(3) == {"create": 25, "get": settings + 3 * checks}
+
+
 def test_the_hint_is_written_every_64_segments() -> None:
     bucket = connect(RemoteStore())
     queue = bucket.queue("jobs")

@@ -58,6 +58,10 @@ class ShardLog:
         """The lowest offset not known to be taken."""
         self.tail_at = 0.0
         """When it was last certain that nothing was there, nor behind it, on the store's clock."""
+        self.head_keys: list[str] = []
+        """The keys of its heads, as they were when they were listed."""
+        self.heads_at = 0.0
+        """When it was last looked up that none of them is ahead of the log (see `segments.tail`)."""
         self.lane: Lane[Parcel] = Lane(_parcels_that_fit)
         self.end_at = 0.0
         """When it was last looked up where the log really ends (see `claiming.gaps`)."""

@@ -14,6 +14,9 @@ import pytest
 import bucketmq
 from bucketmq.log.layout import QueueKeys
 from bucketmq.procedures.segments.losses import read_losses
+from bucketmq.procedures.segments.tail import HEADS_SECONDS
+from bucketmq.procedures.upkeep.mend import mend
+from procedures.world import PREFIX, World, drain
 
 PER_SEGMENT = 3
 
@@ -221,3 +224,49 @@ def test_errors_of_a_segment_name_its_queue_and_shard(inbox: Inbox) -> None:
 
     with pytest.raises(bucketmq.Corrupt, match=r"queues/jobs/log/0/0{20}\.ndjson does not end"):
         inbox.receive()
+
+
+def roll_back(world: World) -> Any:
+    """A sender knows the log up to 1. Another sends three more, everything is settled, and then these three are gone.
+    Returns the sender's queue."""
+    sender, other = world.connect().queue("jobs"), world.connect().queue("jobs")
+    sender.send(0)
+    for number in range(1, 4):
+        other.send(number)
+    assert drain(other) == [0, 1, 2, 3]
+    for base in range(1, 4):
+        world.store.delete(world.segment(base))
+    return sender
+
+
+def test_a_sender_that_lives_through_the_damage_is_refused_until_it_is_mended(blocking: World) -> None:
+    sender = roll_back(blocking)
+    blocking.advance(HEADS_SECONDS + 1)
+
+    for _ in range(2):
+        with pytest.raises(bucketmq.Corrupt, match=r"main/0.json is at offset 4, but its log ends at 1"):
+            sender.send("below the head")
+
+    blocking.connect().run(mend(PREFIX, "jobs"))
+    sender.send("mended")
+    assert drain(blocking.connect().queue("jobs")) == [0, "mended"]
+
+
+def test_what_was_accepted_before_a_sender_looked_again_is_found_and_delivered_by_mending(blocking: World) -> None:
+    sender = roll_back(blocking)
+    sender.send("below the head")
+    assert [each.offset for each in blocking.connect().queue("jobs").stats().damaged] == [4], "stats tell"
+
+    blocking.connect().run(mend(PREFIX, "jobs"))
+    assert drain(blocking.connect().queue("jobs")) == [0, "below the head"]
+
+
+def test_a_sender_that_others_overtook_finds_the_end_and_is_not_refused(blocking: World) -> None:
+    sender, other = blocking.connect().queue("jobs"), blocking.connect().queue("jobs")
+    sender.send(0)
+    for number in range(1, 9):
+        other.send(number)
+    assert len(drain(other)) == 9
+    blocking.advance(HEADS_SECONDS + 1)
+
+    assert sender.send("on").offset == 9

@@ -6,8 +6,9 @@ and one of the missing one behind it. Listing finds the true end behind segments
 is wrong is noticed because nothing that is listed ends there. Where listing costs more the longer the log is (Azure, S3
 directory buckets), the segments behind the hint are walked instead.
 
-A head beyond the true end is damage: what is sent until the log gets there would never be delivered, so the first send
-of a process is refused (`upkeep.mend` repairs it).
+A head beyond the true end is damage: what is sent until the log gets there would never be delivered. So a sender
+compares its tail with the heads, at its first send and every `HEADS_SECONDS`, and is refused (`upkeep.mend` repairs
+it).
 
 A process that slept must not trust what it remembers: trimming may have deleted the segment at an old tail, and one
 that is created under that key is not part of the log. So a tail that has not been checked for `SLEEP_SECONDS` is
@@ -34,6 +35,9 @@ TRIM_GUARD_SECONDS = 120.0
 SLEEP_SECONDS = 30.0
 """Tail knowledge older than this when a create returns is checked against the trim mark. Less than the guard."""
 
+HEADS_SECONDS = 60.0
+"""How long a sender believes that no head is ahead of the log. Damage comes while it lives, too."""
+
 HOPS_MAX = 4
 """More than this many segments behind: search for the tail instead of walking to it."""
 
@@ -43,19 +47,35 @@ HINT_WINDOWS = 900, 1_000_000
 
 
 def tail(queue: OpenQueue, shard_log: ShardLog) -> Procedure[int]:
-    """The lowest offset not known to be taken; found in a few requests the first time, free afterwards."""
+    """The lowest offset not known to be taken, for a sender; `Corrupt` if a head is ahead of the log.
+
+    Found in a few requests the first time. Free afterwards, but for one GET for each subscription a minute.
+    """
     if shard_log.tail is None:
         yield from find_tail(queue, shard_log)
-    assert shard_log.tail is not None
-    return shard_log.tail
+    elif not 0 <= (yield from Now()) - shard_log.heads_at <= HEADS_SECONDS:
+        yield from _check_heads(queue, shard_log)
+    return _known(shard_log)
+
+
+def _check_heads(queue: OpenQueue, shard_log: ShardLog) -> Procedure[None]:
+    """Refuse to send below a head. One GET for each head, and one for each segment that others have sent meanwhile."""
+    now = yield from Now()
+    furthest = yield from _furthest_head(shard_log)  # before the log is looked at: it only grows
+    if furthest is not None and furthest[1].next > (shard_log.tail or 0):
+        end = yield from fresh_tail(queue, shard_log)
+        if furthest[1].next > end:
+            yield from _find_tail(queue, shard_log, furthest)
+    shard_log.heads_at = now
 
 
 def fresh_tail(queue: OpenQueue, shard_log: ShardLog) -> Procedure[int]:
     """The tail as it is now: walked to from what is known, or searched for if it is further away."""
-    known = shard_log.tail is not None
-    base = yield from tail(queue, shard_log)
-    if known:  # and perhaps slept since: what lies below the mark is not part of the log, so begin at the mark
-        base = yield from lowest(shard_log, base, shard_log.tail_at, (yield from Now()))
+    if shard_log.tail is None:
+        yield from find_tail(queue, shard_log)
+        base = _known(shard_log)
+    else:  # and perhaps slept since: what lies below the mark is not part of the log, so begin at the mark
+        base = yield from lowest(shard_log, shard_log.tail, shard_log.tail_at, (yield from Now()))
     hops = 0
     while True:
         now = yield from Now()
@@ -65,7 +85,7 @@ def fresh_tail(queue: OpenQueue, shard_log: ShardLog) -> Procedure[int]:
             if hops == HOPS_MAX:
                 shard_log.learn(base, 0.0)
                 yield from find_tail(queue, shard_log)
-                base = yield from tail(queue, shard_log)
+                base = _known(shard_log)
             continue
         low = yield from lowest(shard_log, base, shard_log.tail_at, now)  # it may be missing because it was trimmed
         if low == base:
@@ -88,7 +108,16 @@ def listed_tail(queue: OpenQueue, shard_log: ShardLog) -> Procedure[int]:
 
 def find_tail(queue: OpenQueue, shard_log: ShardLog, *, by_listing: bool = False) -> Procedure[None]:
     """Search for the tail from the hint, the trim mark or what is known, whichever is furthest."""
-    furthest = (yield from _furthest_head(shard_log)) if shard_log.tail is None else None  # before the log is listed
+    furthest, now = None, (yield from Now())
+    if shard_log.tail is None:
+        furthest = yield from _furthest_head(shard_log)  # before the log is listed
+        shard_log.heads_at = now
+    yield from _find_tail(queue, shard_log, furthest, by_listing=by_listing)
+
+
+def _find_tail(
+    queue: OpenQueue, shard_log: ShardLog, furthest: tuple[str, Head] | None, *, by_listing: bool = False
+) -> Procedure[None]:
     start, passed = yield from true_end(queue, shard_log, by_listing=by_listing)
     if furthest is not None and furthest[1].next > start:
         raise Corrupt(ahead_of_log(furthest[0], furthest[1].next, start))
@@ -125,12 +154,20 @@ def ahead_of_log(head_key: str, at: int, end: int) -> str:
 
 
 def _furthest_head(shard_log: ShardLog) -> Procedure[tuple[str, Head] | None]:
-    """The head of this shard that has come furthest, and its key. One LIST, and one GET for each subscription."""
-    entries, _ = yield from list_all(shard_log.keys.heads)
-    keys = [entry.key for entry in entries if head_of(entry.key)[1] == shard_log.shard]
+    """The head of this shard that has come furthest, and its key. One GET for each subscription, and a LIST to find out
+    which there are: those that begin later begin in the log."""
+    if not shard_log.head_keys:
+        entries, _ = yield from list_all(shard_log.keys.heads)
+        shard_log.head_keys = [entry.key for entry in entries if head_of(entry.key)[1] == shard_log.shard]
+    keys = shard_log.head_keys
     found = (yield from get_many(keys)) if keys else []
     heads = [(key, _head(each, key)) for key, each in zip(keys, found, strict=True)]
     return max(heads, key=lambda each: each[1].next, default=None)
+
+
+def _known(shard_log: ShardLog) -> int:
+    assert shard_log.tail is not None
+    return shard_log.tail
 
 
 def _head(found: Object | Missing, key: str) -> Head:

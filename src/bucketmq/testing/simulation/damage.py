@@ -5,8 +5,8 @@ behind a gap is delivered; mending repairs what can be, and then everything that
 delivered, every gap is recorded as a loss, and nothing else is.
 
 Two limits are known, and not asked for here. Where listing is not in order, receivers do not look for gaps and a hint
-is believed, so something may be silent until the queue is mended. And a process that lived through the damage, and
-sends below a head because it had not sent for a while, is not refused: stop senders before restoring a bucket.
+is believed, so something may be silent until the queue is mended. And a process that lived through the damage may send
+below a head for up to a minute before it is refused: stop senders before restoring a bucket.
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 
 from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
-from procedures.world import World, drain
+from procedures.world import Killed, World, drain
 
 LONG = TRIM_GUARD_SECONDS + 400  # longer than the guard and the dedup window together
 
@@ -173,3 +174,50 @@ def test_every_shard_is_trimmed(world: World, bucket: Any) -> None:
     assert sorted(drain(queue)) == list(range(12))
     world.advance(LONG)
     assert queue.trim().segments == 9
+
+
+def received(queue: Any) -> list[Any]:
+    """What one receive gives, acknowledged."""
+    batch = queue.receive(10)
+    for delivery in batch:
+        delivery.ack()
+    queue.flush()
+    return [delivery.body for delivery in batch]
+
+
+@pytest.mark.parametrize("lives", range(1, 30))
+def test_a_redrive_whose_process_died_long_ago_is_not_done_again(blocking: World, lives: int) -> None:
+    queue = blocking.connect().queue("jobs", keep_seconds=0)
+    queue.send("once")
+    queue.receive(1)[0].bury("no", wait=True)
+    with contextlib.suppress(Killed):
+        blocking.mortal(lives).queue("jobs").dead_letters.redrive()
+    got = received(queue)
+    queue.send("the last segment always stays")
+    got += received(queue)
+    blocking.advance(LONG)
+    blocking.connect().queue("jobs").trim()
+
+    blocking.connect().queue("jobs").dead_letters.redrive()
+    got += drain(queue)
+
+    assert sorted(got) == ["once", "the last segment always stays"]
+
+
+@pytest.mark.parametrize("lives", range(1, 20))
+def test_delayed_messages_whose_mover_died_long_ago_are_not_moved_again(blocking: World, lives: int) -> None:
+    queue = blocking.connect().queue("jobs", keep_seconds=0)
+    assert received(queue) == []  # nothing was ever delayed: it does not look again for half a minute
+    blocking.connect().queue("jobs").send_many(["once", "x" * 200_000], delay_seconds=10)
+    blocking.advance(12)
+    with contextlib.suppress(Killed):
+        blocking.mortal(lives).queue("jobs").receive(1)
+    got = received(queue)
+    queue.send("the last segment always stays")
+    got += received(queue)
+    blocking.advance(LONG)
+    blocking.connect().queue("jobs").trim()
+
+    got += drain(blocking.connect().queue("jobs"))
+
+    assert sorted(got) == ["once", "the last segment always stays", "x" * 200_000]

@@ -16,8 +16,8 @@ from msgspec import UNSET
 
 from bucketmq.bucket.port import Entry, Missing, Object
 from bucketmq.errors import Corrupt, NotFound
-from bucketmq.log.documents import Trim, decode_head
-from bucketmq.log.layout import base_of, head_of, join
+from bucketmq.log.documents import Later, Trim, decode_head
+from bucketmq.log.layout import QueueKeys, base_of, head_of, join
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.bulk.orphans import maybe_remove_orphans
 from bucketmq.procedures.opened import OpenQueue, ShardLog
@@ -158,10 +158,29 @@ def _trim_shard(queue: OpenQueue, log: ShardLog, rules: Rules) -> Procedure[Gone
         if base_of(entry.key) >= low and not rules.allow(log.shard, end, now - entry.stored_at):
             break
         mark = max(mark, end)
+    if mark > low:  # after the listing: what was created later is not in it
+        mark = max(low, min([mark, *(yield from _aimed_at(queue, log.shard))]))
     if mark > low and (yield from _advance(log, low, mark)):
         passed = [entry for entry in deletable if low <= base_of(entry.key) < mark]
         gone += yield from _delete(queue, passed, Passed(low, asked_at), rules)
     return gone
+
+
+def _aimed_at(queue: OpenQueue, shard: int) -> Procedure[list[int]]:
+    """Where delayed messages, dead letters and redrives that are on their way are meant to be, or are: whoever goes on
+    with a move must find its segment, or it would put the messages there again. One LIST, a GET, and one for each head
+    of the other queue."""
+    found = yield from get_document(Later, queue.keys.later_register)
+    targets = [target for group in (found[0].groups if found else ()) for target in group.targets]
+    dead = queue.name.endswith(DEAD_SUFFIX)
+    other = QueueKeys(queue.bucket.prefix, queue.name.removesuffix(DEAD_SUFFIX) if dead else queue.name + DEAD_SUFFIX)
+    entries, _ = yield from list_all(other.heads)
+    for entry in entries:
+        head = yield from get(entry.key)
+        if isinstance(head, Object):
+            moving = decode_head(head.body, entry.key).moving
+            targets += [each.target for each in moving if each.target is not None]
+    return [target.base for target in targets if target.shard == shard]
 
 
 def _last_step(found: tuple[Trim, Object] | None) -> Passed:

@@ -34,8 +34,11 @@ if typing.TYPE_CHECKING:
     from bucketmq.events.rule import Policy, Rule
     from bucketmq.outcomes import Bury, Done, Release, Retry
     from bucketmq.procedures.claiming.redrive import Redriven
-    from bucketmq.procedures.objects.put import Stored
+    from bucketmq.procedures.objects.batches import Failed, Stored
+    from bucketmq.procedures.objects.move import Move
+    from bucketmq.procedures.objects.put import Put
     from bucketmq.procedures.objects.read import Read
+    from bucketmq.procedures.objects.remove import Delete, Deleted
     from bucketmq.procedures.objects.sweep import Swept
     from bucketmq.procedures.rules.audit import Audited
     from bucketmq.procedures.rules.fan_in import Complete
@@ -60,15 +63,20 @@ __all__ = [
     "Corrupt",
     "DeadLetter",
     "DeadLetters",
+    "Delete",
+    "Deleted",
     "Delivery",
     "Denied",
     "Done",
+    "Failed",
     "Invalid",
     "LeaseLost",
+    "Move",
     "NotFound",
     "ObjectEvent",
     "PeekedMessage",
     "Policy",
+    "Put",
     "Queue",
     "QueueStats",
     "Read",
@@ -110,8 +118,11 @@ _HOMES = {
     "bucketmq.outcomes": ("Bury", "Done", "Release", "Retry"),
     "bucketmq.procedures.rules.audit": ("Audited",),
     "bucketmq.procedures.rules.fan_in": ("Complete",),
-    "bucketmq.procedures.objects.put": ("Stored",),
+    "bucketmq.procedures.objects.batches": ("Failed", "Stored"),
+    "bucketmq.procedures.objects.move": ("Move",),
+    "bucketmq.procedures.objects.put": ("Put",),
     "bucketmq.procedures.objects.read": ("Read",),
+    "bucketmq.procedures.objects.remove": ("Delete", "Deleted"),
     "bucketmq.procedures.claiming.redrive": ("Redriven",),
     "bucketmq.procedures.sending.send": ("Sent",),
     "bucketmq.procedures.upkeep.stats": ("QueueStats",),

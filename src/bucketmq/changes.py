@@ -14,10 +14,11 @@ from typing import Any, Protocol, Self
 from bucketmq.binding import awaiting, blocking
 from bucketmq.errors import Contended, NotFound
 from bucketmq.events.event import Kind, ObjectEvent
+from bucketmq.procedures.objects.batches import Stored
 from bucketmq.procedures.objects.content import decode_content, encode_content
 from bucketmq.procedures.objects.metadata import Cause, cause_of
 from bucketmq.procedures.objects.move import move
-from bucketmq.procedures.objects.put import Stored, put
+from bucketmq.procedures.objects.put import put
 from bucketmq.procedures.objects.read import Read, read_object
 from bucketmq.procedures.objects.remove import remove
 from bucketmq.procedures.opened import OpenBucket

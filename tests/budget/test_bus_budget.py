@@ -78,17 +78,54 @@ def test_a_delete_is_two_puts_a_head_and_two_deletes(bucket: Bucket) -> None:
     assert cost(bucket, lambda: bucket.delete("a")) == {"look": 1}
 
 
-def test_a_move_is_a_get_a_head_three_puts_and_two_deletes(bucket: Bucket) -> None:
+def test_a_move_is_a_get_three_puts_and_two_deletes(bucket: Bucket) -> None:
     bucket.put("a", "x")
     spent = cost(bucket, lambda: bucket.move("a", "b"))
-    assert spent == {"get": 1, "look": 1, "create": 3, "remove": 1, "delete": 1}
+    assert spent == {"get": 1, "create": 3, "remove": 1, "delete": 1}
 
 
 def test_where_the_store_renames_a_move_is_one_request_instead_of_two() -> None:
     bucket = warm(RemoteStore())
     bucket.put("a", "x")
     spent = cost(bucket, lambda: bucket.move("a", "b"))
-    assert spent == {"get": 1, "look": 2, "create": 2, "rename": 1, "delete": 1}
+    assert spent == {"look": 2, "create": 2, "rename": 1, "delete": 1}
+
+
+SIZES = [1, 10, 100]
+"""How many objects at a time."""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_putting_many_is_one_put_each_and_two_puts_and_a_delete_for_all(bucket: Bucket, size: int) -> None:
+    objects = {f"many/{n}": "x" for n in range(size)}
+    assert cost(bucket, lambda: bucket.put_many(objects)) == {"create": size + 2, "delete": 1}
+    over = {"create": size + 2, "look": size, "replace": size, "delete": 1}
+    assert cost(bucket, lambda: bucket.put_many(objects)) == over
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_getting_many_is_one_get_each(bucket: Bucket, size: int) -> None:
+    bucket.put_many({f"many/{n}": "x" for n in range(size)})
+    assert cost(bucket, lambda: bucket.get_many([f"many/{n}" for n in range(size)])) == {"get": size}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_moving_many_is_a_get_a_put_and_a_delete_each_and_the_same_for_all(bucket: Bucket, size: int) -> None:
+    bucket.put_many({f"many/{n}": "x" for n in range(size)})
+    spent = cost(bucket, lambda: bucket.move_many({f"many/{n}": f"moved/{n}" for n in range(size)}))
+    assert spent == {"get": size, "create": size + 2, "remove": size, "delete": 1}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_deleting_many_is_a_head_and_a_delete_each_and_the_same_for_all(bucket: Bucket, size: int) -> None:
+    keys = [f"many/{n}" for n in range(size)]
+    bucket.put_many(dict.fromkeys(keys, "x"))
+    assert cost(bucket, lambda: bucket.delete_many(keys)) == {"look": size, "create": 2, "delete": size + 1}
+    assert cost(bucket, lambda: bucket.delete_many(keys)) == {"look": size}
+
+
+def test_more_than_fit_into_a_batch_cost_another_note_and_report(bucket: Bucket) -> None:
+    assert cost(bucket, lambda: bucket.put_many({f"many/{n}": "x" for n in range(501)})) == {"create": 505, "delete": 2}
 
 
 def test_recovering_when_there_is_nothing_to_recover_is_one_list(bucket: Bucket) -> None:

@@ -23,7 +23,7 @@ from bucketmq.log.layout import BOOKKEEPING, QueueKeys
 from bucketmq.procedures.bulk.orphans import Orphans
 from bucketmq.procedures.bulk.publish import Publication
 from bucketmq.procedures.objects.metadata import OWN_METADATA
-from bucketmq.procedures.objects.notes import Note
+from bucketmq.procedures.objects.notes import BatchNote, Note
 from bucketmq.procedures.queues import DELIVERIES, EVENTS, FIRST_SETTINGS
 from bucketmq.procedures.rules.fan_in import Gathering
 from bucketmq.procedures.rules.journal import Attempt
@@ -63,6 +63,7 @@ KINDS: dict[str, Any] = {
     "secrets": Secrets,
     "set": Gathering,
     "note": Note,
+    "batch-note": BatchNote,
     "manifest": Manifest,
     "item": Item,
     "seen": SeenId,

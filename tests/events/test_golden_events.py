@@ -29,7 +29,7 @@ from bucketmq.events.rule import Breaker, Policy, Rule, Secrets, ToQueue, ToWatc
 from bucketmq.log import documents, segment
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.objects.metadata import FROM, HOPS, LINEAGE, WRITE, Cause, origin_mark
-from bucketmq.procedures.objects.notes import Note
+from bucketmq.procedures.objects.notes import BatchNote, Note
 from bucketmq.procedures.objects.report import REPLAY_HEADER
 from bucketmq.procedures.rules.fan_in import Deadline, Forget, Gathering, Member
 from bucketmq.procedures.rules.journal import Attempt
@@ -194,6 +194,12 @@ NOTE_RENAME = Note(
     verb="move", key="pending/1.json", write="m3aab7q2v8c5x9w1", target="approved/1.json", version='"v1"', renames=True
 )
 
+NOTE_BATCH = BatchNote(
+    writes=(Note(verb="put", key="pending/1.json", write="v8c5x9w1m3aab7q2"), NOTE_MOVE),
+    since=1794816000.25,
+    format=documents.BATCH_FORMAT,
+)
+
 
 def read_messages(kind: Any) -> Callable[[bytes], object]:
     def read(body: bytes) -> object:
@@ -230,6 +236,7 @@ FILES: Files = {
     "chunk.ndjson": (ITEMS, encode_items, lambda body: decode_items(body, "it")),
     "note-put.json": (NOTE_PUT, documents.encode, document(Note)),
     "note-move.json": (NOTE_MOVE, documents.encode, document(Note)),
+    "note-batch.json": (NOTE_BATCH, documents.encode, document(BatchNote)),
     "note-rename.json": (NOTE_RENAME, documents.encode, document(Note)),
 }
 

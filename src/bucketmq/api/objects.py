@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from bucketmq.api.opening import Opening
 from bucketmq.bucket.port import Found
 from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent, event_id, time_text
-from bucketmq.procedures.objects.content import decode_content, encode_content
+from bucketmq.procedures.objects.batches import Failed, Stored
+from bucketmq.procedures.objects.content import decode_content, encode_content, encode_put
 from bucketmq.procedures.objects.keys import check_object_key, full_key
-from bucketmq.procedures.objects.move import move
-from bucketmq.procedures.objects.put import Stored, put
-from bucketmq.procedures.objects.read import Read, read_object
+from bucketmq.procedures.objects.move import Move, move, move_many
+from bucketmq.procedures.objects.put import Put, put, put_many
+from bucketmq.procedures.objects.read import Read, read_many, read_object
 from bucketmq.procedures.objects.recover import Recovered, recover
-from bucketmq.procedures.objects.remove import remove
+from bucketmq.procedures.objects.remove import Delete, Deleted, remove, remove_many
 from bucketmq.procedures.objects.report import report
 from bucketmq.procedures.objects.sweep import Progress, Swept, sweep
 from bucketmq.procedures.requests import Now, Procedure
@@ -23,6 +24,8 @@ from bucketmq.procedures.rules import registry
 from bucketmq.procedures.rules.audit import LATE_SECONDS, Audited, audit
 from bucketmq.procedures.verbs import look
 from bucketmq.rulebook import ignore
+
+Item = TypeVar("Item")
 
 
 class ObjectsApi(Opening):
@@ -71,6 +74,46 @@ class ObjectsApi(Opening):
         bucket = yield from self.open()
         return (yield from move(bucket, key, target, if_version=if_version, replace=replace))
 
+    def put_many(self, objects: Mapping[str, object] | Iterable[Put]) -> Procedure[list[Stored | Failed]]:
+        """Write many objects and report them together: a mapping of keys to bodies, or `Put`s, which have conditions,
+        content types and metadata each.
+
+        What became of each, in the same order: `Stored`, or `Failed` with the reason. Whatever dies in between, what
+        was written is reported. Input that cannot be written raises `Invalid` before anything is.
+
+        One PUT for an object that is new; where there is one already a HEAD and another PUT. For each 500 objects or
+        32 MiB two PUTs and a DELETE.
+        """
+        wanted = [Put(key, body) for key, body in objects.items()] if isinstance(objects, Mapping) else objects
+        encoded = [encode_put(each) for each in wanted]
+        return (yield from put_many((yield from self.open()), encoded))
+
+    def get_many(self, keys: Iterable[str]) -> Procedure[list[Read | Failed]]:
+        """Many objects at once, in the order of their keys; `Failed` (`not_found`) for one that is not there. One GET
+        each."""
+        return (yield from read_many((yield from self.open()), list(_several(keys, "keys"))))
+
+    def move_many(self, moves: Mapping[str, str] | Iterable[Move]) -> Procedure[list[Stored | Failed]]:
+        """Move many objects and report them together: a mapping of keys to targets, or `Move`s, which have conditions.
+
+        Each is moved as `move` does it, and may be repeated after a crash at any point. What became of each, in the
+        same order: `Stored` at its target, or `Failed` with the reason.
+
+        One GET, one PUT and one DELETE each; where the store renames, two looks and a rename. For each 100 objects two
+        PUTs and a DELETE.
+        """
+        wanted = [Move(key, target) for key, target in moves.items()] if isinstance(moves, Mapping) else moves
+        return (yield from move_many((yield from self.open()), [_is(Move, each) for each in wanted]))
+
+    def delete_many(self, keys: Iterable[str | Delete]) -> Procedure[list[Deleted | Failed]]:
+        """Delete many objects and report them together; a `Delete` in place of a key has a condition.
+
+        What became of each, in the same order: `Deleted`, which says whether there was one, or `Failed` with the
+        reason. One HEAD and one DELETE each; for each 500 objects two PUTs and a DELETE.
+        """
+        wanted = [Delete(each) if isinstance(each, str) else _is(Delete, each) for each in _several(keys, "keys")]
+        return (yield from remove_many((yield from self.open()), wanted))
+
     def report(self, events: Sequence[ObjectEvent]) -> Procedure[int]:
         """Make events durable, wherever they come from; returns how many. One PUT."""
         return (yield from report((yield from self.open()), events))
@@ -114,3 +157,15 @@ class ObjectsApi(Opening):
         bucket = yield from self.open()
         kept = yield from registry.get_rule(bucket, rule)
         return (yield from audit(bucket, kept, prefix=prefix, late_seconds=late_seconds, repair=repair))
+
+
+def _several(keys: Iterable[Item], what: str) -> Iterable[Item]:
+    if isinstance(keys, str | bytes):
+        raise Invalid(f"{what} are a list, not {keys!r}; write [{keys!r}]")
+    return keys
+
+
+def _is(kind: type[Item], given: object) -> Item:
+    if not isinstance(given, kind):
+        raise Invalid(f"what is to be done is given as {kind.__name__}(...), not as {given!r}")
+    return given

@@ -19,7 +19,7 @@ from bucketmq.cli.output import emit, emit_bytes, emit_text, plural, say
 from bucketmq.cli.send import STDIN
 from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent
-from bucketmq.procedures.objects.put import Stored
+from bucketmq.procedures.objects.batches import Stored
 from bucketmq.procedures.objects.read import Read
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The object's key, like pending/7.json.")]

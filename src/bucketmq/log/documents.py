@@ -81,11 +81,18 @@ class FailureLine(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: Failure
 
 
+BATCH_FORMAT = 2
+"""The format of a note that announces several writes: a program that does not know of it leaves it where it is."""
+
+
 class _Stamp(msgspec.Struct):
     """The one field that documents of every format have; one without it is of the first."""
 
     format: int = 1
 
+
+_NEWEST = {"Dedup": SPLIT_FORMAT, "BatchNote": BATCH_FORMAT}
+"""The kinds of documents that have had more than the first format."""
 
 Document = TypeVar("Document")
 
@@ -101,12 +108,20 @@ def decode(kind: type[Document], body: bytes, key: str) -> Document:
     """The document in `body`, or `Corrupt`."""
     try:
         stamp = msgspec.json.decode(body, type=_Stamp)  # first: a newer format may look different altogether
-        newest = SPLIT_FORMAT if kind is Dedup else FORMAT
+        newest = _NEWEST.get(kind.__name__, FORMAT)
         if not FORMAT <= stamp.format <= newest:
             raise Corrupt(f"{key} has format {stamp.format}, this release reads up to {newest}; upgrade bucketmq")
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"{key} is not a {kind.__name__.lower()} ({error}); restore it from a copy") from error
+
+
+def format_of(body: bytes, key: str) -> int:
+    """Which format a document says it has, or `Corrupt`."""
+    try:
+        return msgspec.json.decode(body, type=_Stamp).format
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Corrupt(f"{key} is not a document ({error}); restore it from a copy") from error
 
 
 def decode_head(body: bytes, key: str) -> Head:

@@ -58,6 +58,10 @@ class EventKeys(msgspec.Struct, frozen=True):
     def note(self, name: str) -> str:
         return f"{self.notes}{name}.json"
 
+    def note_name(self, key: str) -> str:
+        """The other way round."""
+        return key.removeprefix(self.notes).removesuffix(".json")
+
     def seen(self, handler: str) -> str:
         """The `webhook-id`s that a mounted handler has dealt with."""
         return join(self.prefix, "inventory", "seen", handler) + "/"

@@ -10,6 +10,7 @@ import msgspec
 from bucketmq.errors import Invalid
 from bucketmq.log.bodies import check_finite
 from bucketmq.procedures.objects.keys import check_object_key
+from bucketmq.procedures.objects.put import Put
 
 
 def encode_content(key: str, body: object, content_type: str | None = None) -> tuple[bytes, str]:
@@ -31,6 +32,14 @@ def encode_content(key: str, body: object, content_type: str | None = None) -> t
         raise Invalid(f"the body of {key!r} is not JSON ({error}); give bytes, text or plain values") from None
     check_finite([body], data)
     return data, content_type or "application/json"
+
+
+def encode_put(wanted: Put) -> Put:
+    """The same with bytes for its body."""
+    if not isinstance(wanted, Put):
+        raise Invalid(f"an object to write is given as Put(key, body), not as {type(wanted).__name__}")
+    data, kind = encode_content(wanted.key, wanted.body, wanted.content_type)
+    return msgspec.structs.replace(wanted, body=data, content_type=kind)
 
 
 def decode_content(key: str, body: bytes) -> Any:

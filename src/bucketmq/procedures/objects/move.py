@@ -10,6 +10,8 @@ and says so in its note; whatever goes on with the move goes by the note.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from bucketmq.bucket.port import (
@@ -23,9 +25,21 @@ from bucketmq.bucket.port import (
     Version,
     Written,
 )
-from bucketmq.errors import Contended, Invalid, NotFound
+from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound
 from bucketmq.events.event import ObjectEvent, plain_version
 from bucketmq.log.layout import EventKeys
+from bucketmq.procedures.abreast import abreast
+from bucketmq.procedures.objects.batches import (
+    Failed,
+    Left,
+    Stored,
+    Write,
+    carry_out,
+    check_distinct,
+    in_batches,
+    in_turn,
+    only,
+)
 from bucketmq.procedures.objects.keys import check_object_key, full_key
 from bucketmq.procedures.objects.metadata import (
     FROM,
@@ -38,13 +52,28 @@ from bucketmq.procedures.objects.metadata import (
     is_ours,
     origin_mark,
 )
-from bucketmq.procedures.objects.notes import Note, announce, observed, read_note, report_noted, told, withdraw
-from bucketmq.procedures.objects.put import Stored, landed_at
+from bucketmq.procedures.objects.notes import Note, observed, read_note, report_noted, told
+from bucketmq.procedures.objects.put import landed_at
 from bucketmq.procedures.objects.remove import remove_state
 from bucketmq.procedures.objects.report import report
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Create, NewId, Now, Procedure, Rename, Replace
 from bucketmq.procedures.verbs import Patience, get, list_all, look
+
+MOVES_MAX = 100
+"""Objects that are moved at a time: where the store cannot rename, their bodies are in memory."""
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One object of `move_many`: from where, to where, and under which condition."""
+
+    key: str
+    target: str
+    if_version: str | None = None
+    replace: bool = False
+    cause: Cause = NO_CAUSE
+    source: Object | None = None
+    """The object as it was just read: then it is not read again."""
 
 
 def move(
@@ -62,44 +91,91 @@ def move(
     target and the source. `Contended` if the source is not (or no longer) at `if_version`; `Invalid` if a different
     object is at the target, unless `replace`; `NotFound` if there is neither a source nor a target that came from it.
     """
-    full, full_target = full_key(bucket, check_object_key(key)), full_key(bucket, check_object_key(target))
-    if key == target:
-        raise Invalid(f"{key!r} cannot be moved to itself; name another key")
-    found = yield from get(full)
-    if isinstance(found, Missing) or (if_version is not None and plain_version(found.version) != if_version):
-        return (yield from _moved_before(bucket, key, target, if_version, found, cause=cause))
-    note = Note(
-        verb="move",
-        key=key,
-        target=target,
-        write=(yield from NewId()),
-        version=found.version,
-        renames=bucket.renames and not replace,
-        cause=cause,
-    )
-    yield from announce(bucket, note)
-    try:
-        if note.renames:
-            copied: _Copied | None = yield from _rename(full, full_target, found, note, exact=bucket.exact_versions)
-        else:
-            copied = yield from _copy_and_remove(full, full_target, found, note, replace=replace)
-    except (Invalid, Contended, NotFound):
-        yield from withdraw(bucket, note)
-        raise
+    wanted = Move(key, target, if_version, replace, cause)
+    _check(wanted)
+    return only((yield from _move_all(bucket, [wanted])))
+
+
+def move_many(bucket: OpenBucket, moves: Sequence[Move]) -> Procedure[list[Stored | Failed]]:
+    """Move objects and report it; what became of each, in the same order. Each as `move` does it.
+
+    One GET, one PUT and one DELETE each; where the store can rename, two looks and a rename. For each batch of 100 two
+    PUTs (note, events) and one DELETE.
+    """
+    for each in moves:
+        _check(each)
+    check_distinct([key for each in moves for key in (each.key, each.target)], "the key")
+
+    def carry(batch: Sequence[Move]) -> Procedure[list[Stored | BucketMQError]]:
+        return _move_all(bucket, batch)
+
+    return (yield from in_turn(in_batches(moves, objects_max=MOVES_MAX), carry, lambda each: each.key))
+
+
+def _check(wanted: Move) -> None:
+    check_object_key(wanted.key)
+    check_object_key(wanted.target)
+    if wanted.key == wanted.target:
+        raise Invalid(f"{wanted.key!r} cannot be moved to itself; name another key")
+
+
+def _move_all(bucket: OpenBucket, moves: Sequence[Move]) -> Procedure[list[Stored | BucketMQError]]:
+    sources = yield from abreast([_source(bucket, each) for each in moves])
+    writes = []
+    for wanted, source in zip(moves, sources, strict=True):
+        if isinstance(source, Object | Found):
+            note = Note(
+                verb="move",
+                key=wanted.key,
+                target=wanted.target,
+                write=(yield from NewId()),
+                version=source.version,
+                renames=_renames(bucket, wanted),
+                cause=wanted.cause,
+            )
+            writes.append(Write(note, _act(bucket, note, source, replace=wanted.replace)))
+    done = iter((yield from carry_out(bucket, writes)))
+    return [next(done) if isinstance(source, Object | Found) else source for source in sources]
+
+
+def _renames(bucket: OpenBucket, wanted: Move) -> bool:
+    return bucket.renames and not wanted.replace
+
+
+def _source(bucket: OpenBucket, wanted: Move) -> Procedure[Object | Found | Stored]:
+    """What is to be moved, with its body if that is needed; or what an earlier attempt at the same move has done."""
+    if wanted.source is not None:
+        return wanted.source
+    full = full_key(bucket, wanted.key)
+    found: Object | Found | Missing = yield from (look(full) if _renames(bucket, wanted) else get(full))
+    if isinstance(found, Missing) or wanted.if_version not in (None, plain_version(found.version)):
+        return (yield from _moved_before(bucket, wanted, found))
+    return found
+
+
+def _act(bucket: OpenBucket, note: Note, source: Object | Found, *, replace: bool) -> Procedure[ObjectEvent | Left]:
+    """Do what a note says."""
+    assert note.target is not None
+    full, full_target = full_key(bucket, note.key), full_key(bucket, note.target)
+    if note.renames:
+        copied: _Copied | None = yield from _rename(full, full_target, source, note, exact=bucket.exact_versions)
+    else:
+        assert isinstance(source, Object)
+        copied = yield from _copy_and_remove(full, full_target, source, note, replace=replace)
     if copied is None:  # what is at the target stays there; the note sees to it that it is reported
-        raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
-    event = yield from told(
-        bucket,
-        msgspec.structs.replace(note, write=copied.write),
-        "moved",
-        target,
-        copied.version,
-        stored_at=copied.stored_at,
-        size_bytes=len(found.body),
-        attributes=found.attributes,
+        return Left(Contended(f"{full} was changed while it was moved; a newer event tells of what is there now"))
+    return (
+        yield from told(
+            bucket,
+            msgspec.structs.replace(note, write=copied.write),
+            "moved",
+            note.target,
+            copied.version,
+            stored_at=copied.stored_at,
+            size_bytes=len(source.body) if isinstance(source, Object) else source.size_bytes,
+            attributes=source.attributes,
+        )
     )
-    reported = yield from report_noted(bucket, note, event)
-    return Stored(target, plain_version(copied.version), event, reported)
 
 
 class _Copied(msgspec.Struct, frozen=True):
@@ -110,15 +186,14 @@ class _Copied(msgspec.Struct, frozen=True):
     stored_at: float | None = None
 
 
-def _moved_before(
-    bucket: OpenBucket, key: str, target: str, if_version: str | None, found: Object | Missing, *, cause: Cause
-) -> Procedure[Stored]:
+def _moved_before(bucket: OpenBucket, wanted: Move, found: Object | Found | Missing) -> Procedure[Stored]:
     """The source is gone or another: was it moved by an earlier attempt? Then say so once more, with the same id."""
+    key, target, if_version = wanted.key, wanted.target, wanted.if_version
     there = yield from look(full_key(bucket, target))
     mark = None if if_version is None else origin_mark(key, if_version)
     if isinstance(there, Found) and mark is not None and there.attributes.metadata.get(FROM) == mark:
         write = there.attributes.metadata.get(WRITE, "")
-        note = Note(verb="move", key=key, target=target, write=write, version=if_version, cause=cause)
+        note = Note(verb="move", key=key, target=target, write=write, version=if_version, cause=wanted.cause)
         event = yield from told(
             bucket, note, "moved", target, there.version, stored_at=there.stored_at, attributes=there.attributes
         )
@@ -126,35 +201,42 @@ def _moved_before(
         return Stored(target, plain_version(there.version), event)
     if isinstance(found, Missing):
         if isinstance(there, Found) and (left := (yield from _left_note(bucket, key, target, if_version))) is not None:
-            moved = yield from finish_move(bucket, left, found)
+            name, note = left
+            moved = yield from finish_move(bucket, note, found)
             if moved is not None:
-                reported = yield from report_noted(bucket, left, moved)
+                reported = yield from report_noted(bucket, [moved], name)
                 return Stored(target, plain_version(there.version), moved, reported)
         raise NotFound(f"there is no object {key!r} to move to {target!r}; it may have been moved or deleted since")
     raise Contended(f"{key!r} is not at version {if_version} any more; a newer event tells of what is there now")
 
 
-def _left_note(bucket: OpenBucket, key: str, target: str, if_version: str | None) -> Procedure[Note | None]:
-    """The note of an attempt at the same move that was not finished, if there is one."""
-    entries, _ = yield from list_all(EventKeys(bucket.prefix).notes, pages_max=1)
+def _left_note(
+    bucket: OpenBucket, key: str, target: str, if_version: str | None
+) -> Procedure[tuple[str | None, Note] | None]:
+    """The note of an attempt at the same move that was not finished, if there is one; with its name if it is of nothing
+    else, so that it can be withdrawn."""
+    keys = EventKeys(bucket.prefix)
+    entries, _ = yield from list_all(keys.notes, pages_max=1)
     for entry in entries:
-        note = yield from read_note(entry.key)
-        if note is None or (note.verb, note.key, note.target) != ("move", key, target):
-            continue
-        if if_version is None or (note.version is not None and plain_version(note.version) == if_version):
-            return note
+        noted = yield from read_note(entry.key)
+        for note in noted.writes if noted is not None else ():
+            if (note.verb, note.key, note.target) != ("move", key, target):
+                continue
+            if if_version is None or (note.version is not None and plain_version(note.version) == if_version):
+                alone = noted is not None and len(noted.writes) == 1
+                return (keys.note_name(entry.key) if alone else None), note
     return None
 
 
-def _rename(full: str, full_target: str, found: Object, note: Note, *, exact: bool) -> Procedure[_Copied]:
+def _rename(full: str, full_target: str, found: Object | Found, note: Note, *, exact: bool) -> Procedure[_Copied]:
     """Have the store rename the object."""
     patience = Patience(f"renaming {full}")
     doubtful = False
     while True:
         reply: Removed | Refused | Unknown = yield from Rename(full, full_target, found.version)
         doubtful = doubtful or isinstance(reply, Unknown)
-        source = yield from look(full)
         there = yield from look(full_target)
+        source: Found | Missing = Missing() if isinstance(reply, Removed) else (yield from look(full))
         if isinstance(reply, Removed) or (doubtful and isinstance(source, Missing)):
             version = there.version if isinstance(there, Found) else found.version
             return _Copied(version, _rename_id(note, version, exact=exact))
@@ -230,8 +312,8 @@ def _make_target(
     patience = Patience(f"writing {full_target}")
     write, mark = attributes.metadata[WRITE], attributes.metadata[FROM]
     fresh = True
+    found: Found | Missing = Missing()  # as a rule; whoever finds it otherwise is refused, and looks
     while True:
-        found = yield from look(full_target)
         if isinstance(found, Found) and is_ours(found, attributes):
             return _Target(found.version, write, found.stored_at, fresh=fresh)
         if isinstance(found, Found) and found.attributes.metadata.get(FROM) == mark:
@@ -258,7 +340,11 @@ def _make_target(
         if isinstance(reply, Written):
             landed = yield from landed_at(full_target, attributes, reply, began)
             return _Target(reply.version, write, landed, fresh=fresh)
-        yield from patience.again(reply)
+        taken = isinstance(found, Missing) and isinstance(reply, Refused)
+        found = yield from look(full_target)
+        if not (taken and isinstance(found, Found)):
+            yield from patience.again(reply)
+            found = yield from look(full_target)
 
 
 def finish_move(bucket: OpenBucket, note: Note, source: Found | Missing) -> Procedure[ObjectEvent | None]:

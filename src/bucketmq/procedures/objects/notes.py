@@ -1,14 +1,15 @@
 """Notes: what is about to be done to users' objects, and the event that tells of it once it is.
 
 A write and its report are two requests, and the process may die between them. So a **note** is written first and
-deleted last: `inventory/notes/<id>.json` says what was about to be done. Any process that finds an old note finishes
-what it announces (`objects.recover`). Where even the note is lost to a long sleep, a sweep finds the change by
-listing.
+deleted last: `inventory/notes/<id>.json` says what was about to be done. Writes that travel together share a
+`BatchNote`. Any process that finds an old note finishes what it announces (`objects.recover`). Where even that is lost
+to a long sleep, a sweep finds the change by listing.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -22,7 +23,7 @@ from bucketmq.log.layout import EventKeys
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause, without_stamps
 from bucketmq.procedures.objects.report import report
 from bucketmq.procedures.opened import OpenBucket
-from bucketmq.procedures.requests import Now, Procedure
+from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.verbs import create_named, delete, get
 
 QUICK_SECONDS = 1.0
@@ -46,26 +47,64 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     format: int = 1
 
 
-def announce(bucket: OpenBucket, note: Note) -> Procedure[None]:
-    """Say what is about to be done. One PUT."""
-    yield from create_named(EventKeys(bucket.prefix).note(note.write), documents.encode(note))
+class BatchNote(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """`inventory/notes/<id>.json`, too: several writes that are about to be made together."""
+
+    writes: tuple[Note, ...]
+    since: float | None = None
+    """When it was first announced, if some of the writes were seen to since."""
+    format: int
+    """2: a program that only knows notes of one write leaves it to others."""
 
 
-def withdraw(bucket: OpenBucket, note: Note) -> Procedure[None]:
-    """It is done and reported, or was not done. One DELETE."""
-    yield from delete(EventKeys(bucket.prefix).note(note.write))
+def announce(bucket: OpenBucket, notes: Sequence[Note]) -> Procedure[str]:
+    """Say what is about to be done; returns the name of the note. One PUT, however many writes."""
+    name = notes[0].write if len(notes) == 1 else (yield from NewId())
+    yield from create_named(EventKeys(bucket.prefix).note(name), encode_notes(notes))
+    return name
 
 
-def read_note(key: str) -> Procedure[Note | None]:
+def encode_notes(notes: Sequence[Note], since: float | None = None) -> bytes:
+    """One write is noted in the form that every release reads."""
+    if len(notes) == 1 and since is None:
+        return documents.encode(notes[0])
+    return documents.encode(BatchNote(writes=tuple(notes), since=since, format=documents.BATCH_FORMAT))
+
+
+def withdraw(bucket: OpenBucket, name: str) -> Procedure[None]:
+    """All of it is done and reported, or was not done. One DELETE."""
+    yield from delete(EventKeys(bucket.prefix).note(name))
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """A note as it was found: the writes that it announces."""
+
+    writes: tuple[Note, ...]
+    version: Version
+    since: float
+    """When they were announced."""
+
+
+def read_note(key: str) -> Procedure[Noted | None]:
     """A note, or None if it is gone or nobody can read it: that one must not stop the others."""
     found = yield from get(key)
     if isinstance(found, Missing):
         return None
     try:
-        return documents.decode(Note, found.body, key)
+        read = decode_note(found.body, key)
     except Corrupt as error:
         logger.warning("action=note_unreadable key=%s %s", key, error)
         return None
+    if isinstance(read, Note):
+        return Noted((read,), found.version, found.stored_at)
+    return Noted(read.writes, found.version, found.stored_at if read.since is None else read.since)
+
+
+def decode_note(body: bytes, key: str) -> Note | BatchNote:
+    """The note of one write or of several, or `Corrupt`."""
+    if documents.format_of(body, key) == documents.BATCH_FORMAT:
+        return documents.decode(BatchNote, body, key)
+    return documents.decode(Note, body, key)
 
 
 def told(
@@ -109,12 +148,14 @@ def observed(bucket: OpenBucket, key: str, found: Found) -> ObjectEvent:
     return inventory.there(item, exact=bucket.exact_versions, changed=True)
 
 
-def report_noted(bucket: OpenBucket, note: Note, event: ObjectEvent) -> Procedure[bool]:
-    """Report, then forget the note. The write itself is done: if reporting fails, the note stays and sees to it."""
+def report_noted(bucket: OpenBucket, events: Sequence[ObjectEvent], name: str | None) -> Procedure[bool]:
+    """Report, then forget the note, unless something that it announces is still open (`name` is None). The writes
+    themselves are done: if reporting fails, the note stays and sees to it."""
     try:
-        yield from report(bucket, [event])
-        yield from withdraw(bucket, note)
+        yield from report(bucket, events)
+        if name is not None:
+            yield from withdraw(bucket, name)
     except BucketMQError as error:
-        logger.warning("action=report_failed key=%s kind=%s %s", event.key, error.kind, error)
+        logger.warning("action=report_failed events=%d kind=%s %s", len(events), error.kind, error)
         return False
     return True

@@ -6,30 +6,53 @@ recognises its own write by the id in the object's metadata, so a lost reply is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from bucketmq.bucket.port import Attributes, Found, Missing, Version, Written, check_attributes
-from bucketmq.errors import Contended
+from bucketmq.bucket.port import Attributes, Found, Missing, Refused, Version, Written, check_attributes
+from bucketmq.errors import BucketMQError, Contended, Invalid
 from bucketmq.events.event import Kind, ObjectEvent, plain_version
+from bucketmq.procedures.objects.batches import (
+    Failed,
+    Stored,
+    Write,
+    carry_out,
+    check_distinct,
+    in_batches,
+    in_turn,
+    only,
+)
 from bucketmq.procedures.objects.keys import check_object_key, full_key
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause, attributes_of, is_ours
-from bucketmq.procedures.objects.notes import QUICK_SECONDS, Note, announce, report_noted, told, withdraw
+from bucketmq.procedures.objects.notes import QUICK_SECONDS, Note, told
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Create, NewId, Now, Procedure, Replace
 from bucketmq.procedures.verbs import Patience, look
-from bucketmq.values import Value
 
 
-class Stored(Value, msgspec.Struct, frozen=True):
-    """A write that was made: the state it left and the event that tells of it."""
+class Put(msgspec.Struct, frozen=True):
+    """One object of `put_many`: what to write where, and under which condition."""
 
     key: str
-    version: str
-    event: ObjectEvent
-    reported: bool = True
-    """False if the event could not be reported yet; the note sees to it."""
+    body: object
+    """Bytes, text, or anything else as JSON."""
+    content_type: str | None = None
+    metadata: Mapping[str, str] | None = None
+    only_new: bool = False
+    if_version: str | None = None
+    cause: Cause = NO_CAUSE
+
+
+class _Putting(msgspec.Struct, frozen=True):
+    """An object that is to be written: its bytes, and what goes beside them."""
+
+    key: str
+    body: bytes
+    attributes: Attributes
+    note: Note
+    only_new: bool
+    if_version: str | None
 
 
 def put(
@@ -47,35 +70,70 @@ def put(
 
     With `only_new` an object that is there is `Contended`; with `if_version` any other state than that one is.
     """
-    full = full_key(bucket, check_object_key(key))
+    wanted = Put(key, body, content_type, metadata, only_new, if_version, cause)
+    putting = yield from _putting(wanted)
+    return only((yield from carry_out(bucket, [_write(bucket, putting, as_new=False)])))
+
+
+def put_many(bucket: OpenBucket, objects: Sequence[Put]) -> Procedure[list[Stored | Failed]]:
+    """Write objects and report them; what became of each, in the same order. Bodies are bytes.
+
+    One PUT for an object that is new; one HEAD and one more PUT where there is one already. For each batch of 500
+    objects or 32 MiB two PUTs (note, events) and one DELETE.
+    """
+    check_distinct([each.key for each in objects], "the key")
+    putting: list[_Putting] = []
+    for each in objects:
+        putting.append((yield from _putting(each)))
+
+    def carry(batch: Sequence[_Putting]) -> Procedure[list[Stored | BucketMQError]]:
+        return carry_out(bucket, [_write(bucket, each, as_new=True) for each in batch])
+
+    return (yield from in_turn(in_batches(putting, lambda each: len(each.body)), carry, lambda each: each.key))
+
+
+def _putting(wanted: Put) -> Procedure[_Putting]:
+    check_object_key(wanted.key)
+    if not isinstance(wanted.body, bytes):
+        raise Invalid(f"the body of {wanted.key!r} must be bytes here, not {type(wanted.body).__name__}")
     write = yield from NewId()
-    note = Note(verb="put", key=key, write=write, cause=cause)
-    attributes = attributes_of(content_type, metadata, cause, bucketmq_write=write)
+    note = Note(verb="put", key=wanted.key, write=write, cause=wanted.cause)
+    attributes = attributes_of(wanted.content_type, wanted.metadata, wanted.cause, bucketmq_write=write)
     check_attributes(attributes)
-    yield from announce(bucket, note)
-    try:
-        kind, version, stored_at = yield from _write(full, body, attributes, only_new=only_new, if_version=if_version)
-    except Contended:
-        yield from withdraw(bucket, note)
-        raise
-    event = yield from told(
-        bucket, note, kind, key, version, stored_at=stored_at, size_bytes=len(body), attributes=attributes
+    return _Putting(wanted.key, wanted.body, attributes, note, wanted.only_new, wanted.if_version)
+
+
+def _write(bucket: OpenBucket, putting: _Putting, *, as_new: bool) -> Write:
+    return Write(putting.note, _act(bucket, putting, as_new=as_new))
+
+
+def _act(bucket: OpenBucket, putting: _Putting, *, as_new: bool) -> Procedure[ObjectEvent]:
+    full = full_key(bucket, putting.key)
+    kind, version, stored_at = yield from _place(full, putting, as_new=as_new and putting.if_version is None)
+    return (
+        yield from told(
+            bucket,
+            putting.note,
+            kind,
+            putting.key,
+            version,
+            stored_at=stored_at,
+            size_bytes=len(putting.body),
+            attributes=putting.attributes,
+        )
     )
-    reported = yield from report_noted(bucket, note, event)
-    return Stored(key, plain_version(version), event, reported)
 
 
-def _write(
-    full: str, body: bytes, attributes: Attributes, *, only_new: bool, if_version: str | None
-) -> Procedure[tuple[Kind, Version, float]]:
-    """Write over whatever is there, or not, under the caller's condition. Our own write is known by its id."""
+def _place(full: str, putting: _Putting, *, as_new: bool) -> Procedure[tuple[Kind, Version, float]]:
+    """Write over whatever is there, or not, under the caller's condition. Our own write is known by its id.
+
+    `as_new` writes first and looks when that is refused: one request instead of two where nothing is there.
+    """
     patience = Patience(f"writing {full}")
-    first = True
+    attributes, if_version = putting.attributes, putting.if_version
+    found: Found | Missing = Missing() if as_new else (yield from look(full))
     while True:
-        found = yield from look(full)
-        if isinstance(found, Found) and not first and is_ours(found, attributes):
-            return "changed", found.version, found.stored_at
-        if isinstance(found, Found) and only_new:
+        if isinstance(found, Found) and putting.only_new:
             raise Contended(f"there is an object at {full} already; choose another key or write over it")
         if if_version is not None and (isinstance(found, Missing) or plain_version(found.version) != if_version):
             raise Contended(
@@ -84,17 +142,22 @@ def _write(
         began = yield from Now()
         if isinstance(found, Missing):
             kind: Kind = "created"
-            reply = yield from Create(full, body, attributes)
+            reply = yield from Create(full, putting.body, attributes)
         else:
             kind = "changed"
-            reply = yield from Replace(full, body, found.version, attributes)
+            reply = yield from Replace(full, putting.body, found.version, attributes)
         if isinstance(reply, Written):
             return kind, reply.version, (yield from landed_at(full, attributes, reply, began))
-        first = False
-        after = yield from look(full)
-        if isinstance(after, Found) and is_ours(after, attributes):
-            return kind, after.version, after.stored_at
+        found = yield from look(full)
+        if isinstance(found, Found) and is_ours(found, attributes):
+            return kind, found.version, found.stored_at
+        if as_new and isinstance(found, Found) and isinstance(reply, Refused):
+            as_new = False  # it is simply not new
+            continue
         yield from patience.again(reply)
+        found = yield from look(full)
+        if isinstance(found, Found) and is_ours(found, attributes):
+            return "changed", found.version, found.stored_at
 
 
 def landed_at(full: str, attributes: Attributes, written: Written, began: float) -> Procedure[float]:

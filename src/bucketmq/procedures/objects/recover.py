@@ -2,6 +2,8 @@
 
 A move that was half done is completed, and a write that landed is reported. What a note announces may never have
 happened: then the note is dropped in the end. Or it was written over since: then what is there is news enough.
+
+Of a batch, what has happened is reported and taken out of the note; the rest stays in it, as a note of its own would.
 """
 
 from __future__ import annotations
@@ -9,15 +11,17 @@ from __future__ import annotations
 import msgspec
 
 from bucketmq.bucket.port import Found, Missing, Version
+from bucketmq.errors import BucketMQError
 from bucketmq.events.event import ObjectEvent
 from bucketmq.log.layout import EventKeys
+from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.objects.metadata import WRITE
 from bucketmq.procedures.objects.move import finish_move
-from bucketmq.procedures.objects.notes import Note, observed, read_note, told
+from bucketmq.procedures.objects.notes import Note, Noted, encode_notes, observed, read_note, told
 from bucketmq.procedures.objects.report import report
 from bucketmq.procedures.opened import OpenBucket
-from bucketmq.procedures.requests import Now, Procedure
+from bucketmq.procedures.requests import Now, Procedure, Replace
 from bucketmq.procedures.verbs import delete, list_all, look
 from bucketmq.values import Value
 
@@ -45,19 +49,32 @@ def recover(bucket: OpenBucket) -> Procedure[Recovered]:
     now = yield from Now()
     reported = dropped = 0
     for entry in entries:
-        age = now - entry.stored_at
-        if age < NOTE_SECONDS:
+        if now - entry.stored_at < NOTE_SECONDS:
             continue
-        note = yield from read_note(entry.key)
-        if note is None:
+        noted = yield from read_note(entry.key)
+        if noted is None:
             continue
-        event = yield from _what_happened(bucket, note, entry.stored_at, over=age >= NOTE_KEEP_SECONDS)
-        if event is None and age < NOTE_KEEP_SECONDS:
+        over = now - noted.since >= NOTE_KEEP_SECONDS
+        events = yield from _all_that_happened(bucket, noted, over=over)
+        happened = [event for event in events if event is not None]
+        left = [note for note, event in zip(noted.writes, events, strict=True) if event is None]
+        reported += yield from report(bucket, happened)
+        if left and not over:
+            if happened:  # refused if its writer came back, or another recovers it too
+                yield from Replace(entry.key, encode_notes(left, noted.since), noted.version)
             continue
-        reported += (yield from report(bucket, [event])) if event is not None else 0
-        dropped += event is None
+        dropped += len(left)
         yield from delete(entry.key)
     return Recovered(len(entries), reported, dropped)
+
+
+def _all_that_happened(bucket: OpenBucket, noted: Noted, *, over: bool) -> Procedure[list[ObjectEvent | None]]:
+    """For each write of a note its event, or None while nothing of it can be seen."""
+    found = yield from abreast([_what_happened(bucket, note, noted.since, over=over) for note in noted.writes])
+    for each in found:
+        if isinstance(each, BucketMQError):
+            raise each
+    return found  # type: ignore[return-value]  # no error is among them
 
 
 def _what_happened(bucket: OpenBucket, note: Note, announced_at: float, *, over: bool) -> Procedure[ObjectEvent | None]:

@@ -21,7 +21,7 @@ from bucketmq.log import segment as lines
 from bucketmq.log.documents import decode_head
 from bucketmq.log.layout import base_of, is_bookkeeping, join
 from bucketmq.procedures.objects.metadata import origin_mark
-from bucketmq.procedures.objects.notes import Note
+from bucketmq.procedures.objects.notes import Note, decode_note
 from bucketmq.procedures.objects.report import REPLAY_HEADER
 from bucketmq.queue.message import Message
 from bucketmq.testing.simulation.bus.history import LONG, History, Key, State
@@ -202,7 +202,7 @@ class Auditor:
         elif parts[:2] == ["inventory", "sweeps"]:
             self._swept(parts, body)
         elif parts[:2] == ["inventory", "notes"] and body is not None:
-            msgspec.json.decode(body, type=Note)
+            decode_note(body, name)
 
     def _swept(self, parts: list[str], body: bytes | None) -> None:
         if parts[3] == "manifest.json":

@@ -146,8 +146,8 @@ def _delete_first(full: str, full_target: str, found: Any, note: Any, *, replace
     return (yield from _copy_and_remove(full, full_target, found, note, replace=replace))
 
 
-def _no_note(bucket: Any, note: notes.Note) -> Procedure[None]:
-    yield from Now()
+def _no_note(bucket: Any, written: Sequence[notes.Note]) -> Procedure[str]:
+    return (yield from NewId())
 
 
 def _no_recovery(bucket: Any) -> Procedure[recover.Recovered]:

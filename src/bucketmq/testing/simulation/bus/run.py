@@ -12,7 +12,7 @@ import msgspec
 from bucketmq.api.bucket import BucketApi
 from bucketmq.errors import BucketMQError
 from bucketmq.procedures.objects import recover
-from bucketmq.procedures.objects.notes import Note
+from bucketmq.procedures.objects.notes import Note, decode_note
 from bucketmq.procedures.objects.sweep import Swept, sweep
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules import notifier
@@ -295,9 +295,9 @@ class Run:
 
     def _old_notes(self) -> list[Note]:
         """Notes that whoever recovers them has had time to see."""
-        found = (self.store.objects[key] for key in self._notes())
-        old = [note.body for note in found if self.world.now - note.stored_at > NOTES_SECONDS]
-        return [msgspec.json.decode(body, type=Note) for body in old]
+        found = ((key, self.store.objects[key]) for key in self._notes())
+        old = [decode_note(note.body, key) for key, note in found if self.world.now - note.stored_at > NOTES_SECONDS]
+        return [note for each in old for note in ((each,) if isinstance(each, Note) else each.writes)]
 
     def _gone(self) -> set[str]:
         """What the last inventory has and the bucket has not: the last sweep must tell of it."""

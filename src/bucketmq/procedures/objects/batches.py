@@ -1,0 +1,170 @@
+"""Writes that travel together: one note announces them, one report tells of them. One write is a batch of one.
+
+`put`, `move` and `delete` each bring their writes here, as procedures that may run abreast: they say what has happened,
+or raise. What becomes of each is a value in the end, `Failed` among them, so that nothing that went wrong with one
+object hides what became of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from bucketmq.errors import (
+    BucketMQError,
+    Contended,
+    Corrupt,
+    Denied,
+    Invalid,
+    NotFound,
+    Unavailable,
+    Unsupported,
+)
+from bucketmq.events.event import ObjectEvent
+from bucketmq.procedures.abreast import abreast
+from bucketmq.procedures.objects.notes import Note, announce, report_noted
+from bucketmq.procedures.opened import OpenBucket
+from bucketmq.procedures.requests import Procedure
+from bucketmq.values import Value
+
+BATCH_OBJECTS_MAX = 500
+BATCH_BYTES_MAX = 32 * 1024 * 1024
+"""What one note announces at most: a batch should be through long before somebody takes its writer for dead."""
+
+_NOTHING_DONE = (Invalid, Contended, NotFound)
+"""Errors by which a write says that it has changed nothing."""
+
+_ERRORS: dict[str, type[BucketMQError]] = {
+    each.kind: each for each in (Invalid, NotFound, Contended, Unavailable, Denied, Unsupported, Corrupt)
+}
+
+Item = TypeVar("Item")
+
+
+class Stored(Value, msgspec.Struct, frozen=True):
+    """A write that was made: the state it left and the event that tells of it."""
+
+    key: str
+    version: str
+    event: ObjectEvent
+    reported: bool = True
+    """False if the event could not be reported yet; the note sees to it."""
+
+
+class Failed(Value, msgspec.Struct, frozen=True):
+    """What did not become of one object of many, and why."""
+
+    key: str
+    kind: str
+    """That of the error which the verb for one object raises: `contended`, `not_found`, `invalid`, ... Of those three
+    nothing was changed. `unavailable`: nobody can tell; what has landed is reported."""
+    reason: str
+
+    @property
+    def error(self) -> BucketMQError:
+        """The error, to be raised."""
+        return _ERRORS.get(self.kind, BucketMQError)(self.reason)
+
+
+def failed(key: str, error: BucketMQError) -> Failed:
+    return Failed(key, error.kind, str(error))
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What a write says that is neither done nor undone: the note has to stay."""
+
+    error: BucketMQError
+
+
+class Write(NamedTuple):
+    """One write: what is noted of it, and how it is done."""
+
+    note: Note
+    act: Procedure[ObjectEvent | Left]
+
+
+def carry_out(bucket: OpenBucket, writes: Sequence[Write]) -> Procedure[list[Stored | BucketMQError]]:
+    """Announce all, do all, report what has happened, forget the note. Two PUTs and a DELETE beside what each does.
+
+    The note stays if one of them is in doubt, or could not be reported: whoever recovers it reports what it finds done,
+    under the same ids.
+    """
+    if not writes:
+        return []
+    name = yield from announce(bucket, [write.note for write in writes])
+    ends = yield from abreast([write.act for write in writes])
+    settled = all(isinstance(end, (ObjectEvent, *_NOTHING_DONE)) for end in ends)
+    events = [end for end in ends if isinstance(end, ObjectEvent)]
+    reported = yield from report_noted(bucket, events, name if settled else None)
+    return [_outcome(end, reported=reported) for end in ends]
+
+
+def _outcome(end: ObjectEvent | Left | BucketMQError, *, reported: bool) -> Stored | BucketMQError:
+    match end:
+        case ObjectEvent():
+            return Stored(end.key, end.version or "", end, reported)
+        case Left(error):
+            return error
+        case _:
+            return end
+
+
+def only(outcomes: Sequence[Item | BucketMQError]) -> Item:
+    """What became of the one write of a batch, or its error, raised."""
+    (outcome,) = outcomes
+    if isinstance(outcome, BucketMQError):
+        raise outcome
+    return outcome
+
+
+def in_batches(
+    items: Sequence[Item], size_of: Callable[[Item], int] = lambda _: 0, objects_max: int = BATCH_OBJECTS_MAX
+) -> Iterator[Sequence[Item]]:
+    """Cut what is to be written: so many at a time, and not more than fits."""
+    begin, size = 0, 0
+    for place, item in enumerate(items):
+        size += size_of(item)
+        if place > begin and (place - begin >= objects_max or size > BATCH_BYTES_MAX):
+            yield items[begin:place]
+            begin, size = place, size_of(item)
+    if begin < len(items):
+        yield items[begin:]
+
+
+def check_distinct(keys: Sequence[Hashable], what: str) -> None:
+    """Raise `Invalid` if a key is there twice: writes of a batch have no order."""
+    seen: set[Hashable] = set()
+    for key in keys:
+        if key in seen:
+            raise Invalid(f"{what} {key!r} is there twice; objects of one call are written in no order: name each once")
+        seen.add(key)
+
+
+Wanted = TypeVar("Wanted")
+Done = TypeVar("Done")
+
+
+def in_turn(
+    batches: Iterator[Sequence[Wanted]],
+    carry: Callable[[Sequence[Wanted]], Procedure[list[Done | BucketMQError]]],
+    key_of: Callable[[Wanted], str],
+) -> Procedure[list[Done | Failed]]:
+    """One batch after the other. When one cannot even begin, neither it nor the rest is done, and says so."""
+    outcomes: list[Done | Failed] = []
+    stopped: BucketMQError | None = None
+    for batch in batches:
+        ends: list[Done | BucketMQError] = []
+        if stopped is None:
+            try:
+                ends = yield from carry(batch)
+            except BucketMQError as error:
+                stopped = error
+        if stopped is not None:
+            ends = [stopped] * len(batch)
+        outcomes += [
+            failed(key_of(wanted), end) if isinstance(end, BucketMQError) else end
+            for wanted, end in zip(batch, ends, strict=True)
+        ]
+    return outcomes

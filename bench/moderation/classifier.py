@@ -9,7 +9,7 @@ from typing import Any
 from bench.children import alone
 from bench.moderation.sizes import Sizes
 from bench.results import Measurement, measured
-from bucketmq.apps.moderation.classify.choose import choice_of, chosen
+from bucketmq.apps.moderation.classify.choose import choice_of
 from bucketmq.apps.moderation.demo.posts import samples
 from bucketmq.apps.moderation.pipeline import ROWS_MAX
 from bucketmq.apps.moderation.record import Post
@@ -29,7 +29,7 @@ def judge_texts(go: Callable[[], Any], count: int) -> tuple[float, float, float]
     posts = [Post(each.id, each.text) for each in samples(count)]
     go()
     began = time.perf_counter()
-    classifier = chosen(choice_of("embedded"))
+    classifier = choice_of("embedded")()
     classifier.classify(posts[:1])
     loaded, cpu = time.perf_counter(), time.process_time()
     for start in range(0, count, ROWS_MAX):

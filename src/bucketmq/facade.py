@@ -53,6 +53,10 @@ class BucketFacade:
         what they raise is logged and changes nothing."""
         self._hands.observers.add(observer)
 
+    def on_close(self, function: Callable[[], None]) -> None:
+        """Call a function when the bucket is closed and its workers have ended."""
+        self._hands.at_last.append(function)
+
     @property
     def clock_skew_seconds(self) -> float:
         """How far this machine's clock is ahead of the store's."""

@@ -158,6 +158,8 @@ FROM_FILES = FromEvents(filter="key REGEXP '^incoming/'", content="text", size_b
     ("source", "stage", "target"),
     [
         (FROM_POSTS, stages.count_words, ToQueue(queue="out", key="id")),
+        (FROM_POSTS, stages.count_or_wait, ToQueue(queue="out", key="id")),
+        (FROM_POSTS, stages.count_or_wait, ToObjects(template="out/{id}")),
         (FROM_POSTS, stages.count_words, ToObjects(template="out/{id}", if_exists="newer", newer_by="revision")),
         (FROM_FILES, stages.measure, ToObjects(template="out/{+key}")),
         (FROM_FILES, stages.measure, ToQueue(queue="out")),
@@ -171,10 +173,11 @@ def test_without_spark_the_same_comes_of_the_same(
     for each in (inbox, other):
         long = {"id": "x" * 300, "text": "no file has such a name", "revision": 1}
         odd = {"id": "a/b", "text": "x", "revision": 2}
-        each.bucket.queue("posts").send_many([*posts(4, p2="poison"), odd, [1], long])
+        each.bucket.queue("posts").send_many([*posts(5, p2="poison", p4="asleep"), odd, [1], long])
         for key, body in (("a.txt", b"abc"), ("bad.txt", b"\xff"), ("large.txt", b"x" * 200)):
             each.bucket.put(f"incoming/{key}", body)
-    run(inbox, pipeline)
+    for _ in range(1 + stage.later_max):
+        run(inbox, pipeline)
     if isinstance(source, FromEvents):
         other.bucket.watch(source.filter, name="same", start="beginning")(pipeline.watcher(other.bucket))
         other.bucket.run_watchers(stop_when_empty=True, signals=False)
@@ -183,6 +186,26 @@ def test_without_spark_the_same_comes_of_the_same(
     assert results(inbox) == results(other)
     assert results(inbox)[0]
     other.bucket.close()
+
+
+def test_a_row_comes_back_to_its_own_pipeline_and_goes_on_when_its_time_has_come(inbox: Inbox) -> None:
+    queue = inbox.bucket.queue("posts")
+    queue.send_many([{"id": "a", "text": str(inbox.folder / "up"), "revision": 1}], key="k", headers={"from": "tests"})
+    pipeline = Pipeline(
+        name="waits", source=COUNT.source, stages=(stages.count_when_up,), target=ToQueue(queue="out", key="id")
+    )
+    run(inbox, pipeline)
+    run_again(inbox, pipeline)
+    assert inbox.bodies("out") == []
+    assert (inbox.folder / "up").exists()
+    run(inbox, pipeline)
+    (came,) = inbox.bodies("out")
+    assert (came["id"], came["words"], came["message_key"]) == ("a", 1, "k")
+    assert came["message_headers"] == {"from": "tests"}
+    run(inbox, pipeline)
+    assert len(inbox.bodies("out")) == 1
+    assert queue.dead_letters.peek() == []
+    assert [each.body["id"] for each in queue.receive(10)] == ["a"], "other readers see it once"
 
 
 def results(inbox: Inbox) -> tuple[list[Any], list[str]]:

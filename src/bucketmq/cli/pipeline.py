@@ -33,7 +33,7 @@ from bucketmq.cli.pipeline_names import is_chore, load, made, option_words, opti
 from bucketmq.cli.progress import Progress
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.errors import Invalid
-from bucketmq.pipeline import Pipeline
+from bucketmq.pipeline import Pipeline, Stage
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.options import whole
 from bucketmq.spark.running.failure import explained
@@ -87,7 +87,7 @@ def show(
         "name": found.name,
         "about": found.about,
         "source": {"kind": type(found.source).__name__, **_fields(found.source), "columns": found.source.columns},
-        "stages": [{"name": each.name, "takes": each.takes, "gives": each.gives} for each in found.stages],
+        "stages": [{"name": each.name, "takes": each.takes, **_makes(each)} for each in found.stages],
         "target": {"kind": type(found.target).__name__, **_fields(found.target)},
         "checkpoint": checkpoint or known,
         "dead_letters": found.dead_letters + DEAD_SUFFIX,
@@ -101,10 +101,16 @@ def show(
     for each in found.stages:
         emit_text(f"  stage  {each.name}")
         emit_text(f"           takes {each.takes}")
-        emit_text(f"           gives {each.gives}")
+        for verb, columns in _makes(each).items():
+            emit_text(f"           {verb} {columns}")
     emit_text(f"  to     {_end_words(found.target)}")
     emit_text(f"  checkpoint    {row['checkpoint'] or 'one for each bucket; add --url to see it'}")
     emit_text(f"  dead letters  {row['dead_letters']} (bucketmq dead {found.dead_letters})")
+
+
+def _makes(stage: Stage) -> dict[str, str]:
+    """What a stage makes of rows: columns that it gives, or adds."""
+    return {"gives": stage.gives} if stage.gives else {"adds": stage.adds}
 
 
 def run(

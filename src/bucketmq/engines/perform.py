@@ -64,6 +64,8 @@ class Hands:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self.closed = False
+        self.at_last: list[Callable[[], None]] = []
+        """Called when the last request is over."""
 
     @property
     def is_own_process(self) -> bool:
@@ -82,8 +84,10 @@ class Hands:
         self._close_post()
 
     def release(self) -> None:
-        """Give back what the store holds open, when the last request is over."""
+        """Give back what the store holds open, when the last request is over, and what others held for it."""
         self.store.close()
+        while self.at_last:
+            self.at_last.pop()()
 
     def new_id(self) -> str:
         """80 bits of chance as 16 characters."""

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bucketmq.pipeline.ends import FromEvents, FromQueue, FromTable, ToObjects, ToQueue, ToTable
+    from bucketmq.pipeline.fitting import Misshapen
     from bucketmq.pipeline.pipeline import Pipeline
-    from bucketmq.pipeline.stages import Misshapen, Stage, stage
+    from bucketmq.pipeline.results import Later, Outcomes
+    from bucketmq.pipeline.stages import Stage, stage
 
 _HOMES = {
     "ends": ("FromEvents", "FromQueue", "FromTable", "ToObjects", "ToQueue", "ToTable"),
     "pipeline": ("Pipeline",),
-    "stages": ("Misshapen", "Stage", "stage"),
+    "fitting": ("Misshapen",),
+    "results": ("Later", "Outcomes"),
+    "stages": ("Stage", "stage"),
 }
 """Where the names live. A module is imported when a name of it is used: most processes of Spark need few of them."""
 
@@ -38,7 +42,9 @@ __all__ = [
     "FromEvents",
     "FromQueue",
     "FromTable",
+    "Later",
     "Misshapen",
+    "Outcomes",
     "Pipeline",
     "Stage",
     "ToObjects",

@@ -1,8 +1,12 @@
 """A chain: stages run one after the other on a batch, and the rows that make them fail set apart from the rest.
 
-When a stage raises, its rows are bisected (`pipeline.bisection`): each row at fault is a `Failed`, and everything else
-goes on. Rows that passed the stages before do not run through these again, as long as each row became one row. Where
-that is not so, nothing says which row a result belongs to, and the halves go through the whole chain again.
+A stage may say itself what became of each row (`pipeline.results`). When it raises, its rows are bisected
+(`pipeline.bisection`): each row at fault is a `Failed`, and everything else goes on.
+
+Of rows that are *traced* it is known which row of the batch they were made of: stages that add columns, or that give
+`of=`, keep it so, and no stage runs again for a row that passed it. A stage that reshapes and says nothing ends that.
+Then a result is taken for its row's as long as there are as many, and compared with what the stages before make of
+the row alone; where that is not so, the halves go through the whole chain again.
 
 Some errors are not about rows at all (`PLACE_ERRORS`, `Misshapen`): these are raised, so that the work as a whole
 fails, is tried again or repaired, and nothing is lost. What becomes of failed rows does not belong here.
@@ -16,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bucketmq.errors import Denied, Invalid, Unavailable, Unsupported
+from bucketmq.errors import Denied, Unavailable, Unsupported
 from bucketmq.pipeline.bisection import NEVER_OF_AN_ITEM, Bad, Good, bisected
-from bucketmq.pipeline.columns import arrow_schema
-from bucketmq.pipeline.stages import Misshapen, Stage, fit
+from bucketmq.pipeline.fitting import Misshapen, joined
+from bucketmq.pipeline.results import Later, Result
+from bucketmq.pipeline.stages import Stage
 from bucketmq.procedures.checks import plain_text
 from bucketmq.queue.message import ATTEMPT_ERROR_CHARS_MAX
 
@@ -41,12 +46,28 @@ class Failed(msgspec.Struct, frozen=True):
     error: str
 
 
+class PutOff(msgspec.Struct, frozen=True):
+    """A row that a stage wants to see again, and how often it may."""
+
+    row: int
+    stage: str
+    later: Later
+    later_max: int
+
+    def failed(self, why: str) -> Failed:
+        """The row, and what is to become of it instead."""
+        said = f"stage {self.stage}: {why}: {plain_text(self.later.reason)}"
+        return Failed(self.row, self.stage, said[:ATTEMPT_ERROR_CHARS_MAX])
+
+
 class Passed(msgspec.Struct, frozen=True):
     """Rows that came out of the chain, and the rows of the batch that they were made of."""
 
-    start: int
-    stop: int
+    rows: Sequence[int]
+    """The rows of the batch, in their order."""
     batch: pa.RecordBatch
+    of: Sequence[int] | None
+    """The row of the batch that each was made of; None if that is not known."""
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -54,6 +75,7 @@ class Ran(msgspec.Struct, frozen=True):
 
     passed: tuple[Passed, ...]
     failed: tuple[Failed, ...]
+    put_off: tuple[PutOff, ...] = ()
 
     @property
     def batches(self) -> list[pa.RecordBatch]:
@@ -69,79 +91,212 @@ class StageError(Exception):
         self.error = error
 
 
+class Told(Exception):
+    """What a stage said of rows that are not traced, on its way to the bisection, which finds the row it means."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__()
+        self.result = result
+
+
 class Chain:
     """Stages joined. Each takes what the one before gives."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = tuple(stages)
-        for before, after in zip(self.stages, self.stages[1:], strict=False):
-            check_join(f"stage {before.name!r}", before.gives, after)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.stages,)
 
     def run(self, batch: pa.RecordBatch) -> Ran:
-        """Run all rows: the results of those that pass, and those that fail, both in the order of the rows."""
-        passed = [Passed(0, batch.num_rows, batch)] if batch.num_rows else []
-        failed: list[Failed] = []
+        """Run all rows: the results of those that pass, and those that do not, all in the order of the rows."""
+        rows = range(batch.num_rows)
+        passed = [Passed(rows, batch, rows)] if batch.num_rows else []
+        lost: dict[int, Failed | PutOff] = {}
         for depth in range(len(self.stages)):
-            parts = [part for piece in passed for part in self._next(depth, piece, batch)]
-            passed = [Passed(part.start, part.stop, part.result) for part in parts if isinstance(part, Good)]
-            failed += [_failed(part) for part in parts if isinstance(part, Bad)]
-        return Ran(tuple(passed), tuple(sorted(failed, key=lambda each: each.row)))
+            step = _Step(self, depth, batch)
+            after = [part for piece in passed for part in step.next(piece)]
+            lost |= step.lost
+            passed = _joined(after)
+        failed = [each for each in lost.values() if isinstance(each, Failed)]
+        put_off = [each for each in lost.values() if isinstance(each, PutOff)]
+        return Ran(tuple(passed), tuple(sorted(failed, key=_row)), tuple(sorted(put_off, key=_row)))
 
-    def _next(self, depth: int, piece: Passed, source: pa.RecordBatch) -> list[Good[pa.RecordBatch] | Bad]:
-        """What a stage makes of rows that came through those before it."""
-        if piece.batch.num_rows == piece.stop - piece.start:
-
-            def alone(start: int, stop: int) -> pa.RecordBatch:
-                return self._run(depth, piece.batch.slice(start - piece.start, stop - start))
-
-            parts = list(bisected(alone, piece.start, piece.stop, raises=RAISED))
-            if all(self._is_of(depth, part.start, piece, source) for part in parts if isinstance(part, Bad)):
-                return parts
-
-        def whole(start: int, stop: int) -> pa.RecordBatch:
-            if (start, stop) == (piece.start, piece.stop):
-                return self._run(depth, piece.batch)
-            return self._run(depth, self._before(depth, source.slice(start, stop - start)))
-
-        return list(bisected(whole, piece.start, piece.stop, raises=RAISED))
-
-    def _is_of(self, depth: int, row: int, piece: Passed, source: pa.RecordBatch) -> bool:
-        """Whether the result in a row's place is all that became of it: stages may drop, add and reorder rows."""
-        became: pa.RecordBatch = self._before(depth, source.slice(row, 1))
-        return bool(became.equals(piece.batch.slice(row - piece.start, 1)))
-
-    def _before(self, depth: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for number in range(depth):
-            batch = self._run(number, batch)
+    def before(self, depth: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What the stages before one make of rows that passed them."""
+        for stage in self.stages[:depth]:
+            result = call(stage, batch)
+            if not result.is_whole:
+                raise Told(result)
+            batch = result.batch
         return batch
 
-    def _run(self, depth: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        stage = self.stages[depth]
+
+class _Step:
+    """One stage, run on what came through those before it."""
+
+    def __init__(self, chain: Chain, depth: int, source: pa.RecordBatch) -> None:
+        self._chain = chain
+        self._depth = depth
+        self._stage = chain.stages[depth]
+        self._source = source
+        self.lost: dict[int, Failed | PutOff] = {}
+
+    def next(self, piece: Passed) -> list[Passed]:
+        if piece.of is not None:
+            return self._traced(piece)
+        if piece.batch.num_rows == len(piece.rows):
+            return self._guessed(piece)
+        return self._untraced(piece)
+
+    def _traced(self, piece: Passed) -> list[Passed]:
+        assert piece.of is not None
+        parts, lost = self._parts(piece.batch, piece.of)
+        self.lost |= lost
+        if all(part.result.of is not None for part in parts):
+            return [_of_part(part, piece.of, lost) for part in parts]
+        if lost and len(set(piece.of)) < len(piece.of):
+            # Something of a row that did not pass may be among the results, and nothing says where.
+            return self._traced(_without(piece, lost))
+        if len(parts) == 1 or len(set(piece.of)) == len(piece.of):
+            return [_loose(part, piece.of[part.start : part.stop], lost) for part in parts]
+        rows = sorted(set(piece.of))
+        return [Passed(rows, joined([part.result.batch for part in parts]), None)]
+
+    def _guessed(self, piece: Passed) -> list[Passed]:
+        """As many rows as before are taken for the same ones, until one of them fails and turns out not to be."""
+        parts, lost = self._parts(piece.batch, piece.rows)
+        for place, row in enumerate(piece.rows):
+            if row in lost and not self._is_of(row, piece.batch.slice(place, 1)):
+                return self._untraced(piece)
+        self.lost |= lost
+        return [_loose(part, piece.rows[part.start : part.stop], lost) for part in parts]
+
+    def _parts(self, batch: pa.RecordBatch, of: Sequence[int]) -> tuple[list[Good[Result]], dict[int, Failed | PutOff]]:
+        """What comes of the rows in each call of the stage, and which do not pass. The stage's own pieces are bisected
+        one by one, so that none is run again because of another."""
+        parts: list[Good[Result]] = []
+        lost: dict[int, Failed | PutOff] = {}
+
+        def one(start: int, stop: int) -> Result:
+            return call(self._stage, batch.slice(start, stop - start))
+
+        for begin in range(0, batch.num_rows, self._stage.rows_max):
+            end = min(begin + self._stage.rows_max, batch.num_rows)
+            for part in bisected(one, begin, end, raises=RAISED):
+                if isinstance(part, Bad):
+                    lost[of[part.start]] = _failed(of[part.start], part.error)
+                else:
+                    parts.append(part)
+                    self._lose(lost, part.result, of[part.start : part.stop])
+        return parts, lost
+
+    def _lose(self, lost: dict[int, Failed | PutOff], result: Result, of: Sequence[int]) -> None:
+        """Note the rows that a stage said did not pass. A row that failed in part has failed."""
+        for place, reason in result.failed.items():
+            said = f"stage {self._stage.name}: {plain_text(reason)}"[:ATTEMPT_ERROR_CHARS_MAX]
+            lost[of[place]] = Failed(of[place], self._stage.name, said)
+        for place, later in result.later.items():
+            lost.setdefault(of[place], PutOff(of[place], self._stage.name, later, self._stage.later_max))
+
+    def _untraced(self, piece: Passed) -> list[Passed]:
+        """Nothing says which row a result belongs to: the halves go through all stages up to this one."""
+
+        def whole(start: int, stop: int) -> Result:
+            batch = piece.batch
+            if (start, stop) != (0, len(piece.rows)):
+                batch = self._chain.before(self._depth, _rows(self._source, piece.rows[start:stop]))
+            result = call(self._stage, batch)
+            if not result.is_whole:
+                raise Told(result)
+            return result
+
+        after = []
+        for part in bisected(whole, 0, len(piece.rows), raises=RAISED):
+            rows = piece.rows[part.start : part.stop]
+            if isinstance(part, Good):
+                known = [rows[0]] * part.result.batch.num_rows if len(rows) == 1 else None
+                after.append(Passed(rows, part.result.batch, known))
+            elif isinstance(part.error, Told):
+                count = max((*part.error.result.failed, *part.error.result.later)) + 1
+                self._lose(self.lost, part.error.result, [rows[0]] * count)
+            else:
+                self.lost[rows[0]] = _failed(rows[0], part.error)
+        return after
+
+    def _is_of(self, row: int, result: pa.RecordBatch) -> bool:
+        """Whether the result in a row's place is all that became of it: stages may drop, add and reorder rows."""
         try:
-            return stage.run(batch)
-        except (*NEVER_OF_AN_ITEM, *RAISED):
-            raise
-        except BaseException as error:
-            raise StageError(stage.name, error) from error
+            became = self._chain.before(self._depth, self._source.slice(row, 1))
+        except (StageError, Told):
+            return False
+        return bool(became.equals(result))
 
 
-def _failed(part: Bad) -> Failed:
-    assert isinstance(part.error, StageError)
-    return Failed(part.start, part.error.stage, error_text(part.error.stage, part.error.error))
+def call(stage: Stage, batch: pa.RecordBatch) -> Result:
+    """Run a stage; what it raises because of a row is a `StageError`."""
+    try:
+        return stage.result(batch)
+    except (*NEVER_OF_AN_ITEM, *RAISED):
+        raise
+    except BaseException as error:
+        raise StageError(stage.name, error) from error
 
 
-def check_join(what: str, gives: str, after: Stage) -> None:
-    """Raise `Invalid` unless a stage can take what comes from `what`."""
+def _of_part(part: Good[Result], of: Sequence[int], lost: dict[int, Any]) -> Passed:
+    """What a part became, traced to the rows that its own rows were made of."""
+    result = part.result
+    assert result.of is not None
+    mine = of[part.start : part.stop]
+    made = mine if len(result.of) == len(mine) and _counts_up(result.of) else [mine[place] for place in result.of]
+    return _without(Passed(_distinct(mine), result.batch, made), lost)
+
+
+def _loose(part: Good[Result], rows: Sequence[int], lost: dict[int, Any]) -> Passed:
+    left = [row for row in _distinct(rows) if row not in lost] if lost else _distinct(rows)
+    known = [left[0]] * part.result.batch.num_rows if len(left) == 1 and len(rows) == 1 else None
+    return Passed(left, part.result.batch, known)
+
+
+def _without(piece: Passed, lost: dict[int, Any]) -> Passed:
+    """Rows without all that became of those that did not pass."""
+    assert piece.of is not None
+    if not any(row in lost for row in piece.of):
+        return piece
+    kept = [place for place, row in enumerate(piece.of) if row not in lost]
+    rows = [row for row in piece.rows if row not in lost]
+    return Passed(rows, _rows(piece.batch, kept), [piece.of[place] for place in kept])
+
+
+def _joined(pieces: list[Passed]) -> list[Passed]:
+    """Traced pieces made one again: what follows is given few large batches rather than many small ones."""
+    if len(pieces) < 2 or any(each.of is None for each in pieces):
+        return pieces
+    rows = sorted({row for each in pieces for row in each.rows})
+    return [Passed(rows, joined([each.batch for each in pieces]), [row for each in pieces for row in each.of or ()])]
+
+
+def _rows(batch: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
     import pyarrow as pa
 
-    empty = pa.RecordBatch.from_pylist([], schema=arrow_schema(gives))
-    try:
-        fit(empty, arrow_schema(after.takes), f"what {what} gives to stage {after.name!r}")
-    except Misshapen as error:
-        raise Invalid(str(error)) from None
+    return batch.take(pa.array(places, pa.int64()))
+
+
+def _counts_up(places: Sequence[int]) -> bool:
+    return places == range(len(places)) or list(places) == list(range(len(places)))
+
+
+def _distinct(rows: Sequence[int]) -> Sequence[int]:
+    return rows if isinstance(rows, range) else list(dict.fromkeys(rows))
+
+
+def _row(each: Failed | PutOff) -> int:
+    return each.row
+
+
+def _failed(row: int, error: BaseException) -> Failed:
+    assert isinstance(error, StageError)
+    return Failed(row, error.stage, error_text(error.stage, error.error))
 
 
 def error_text(stage: str, error: BaseException) -> str:

@@ -54,6 +54,11 @@ def type_text(kind: pa.DataType) -> str:
     return next(name for name, simple in _simple_types().items() if simple == kind)
 
 
+def ddl_of_schema(schema: pa.Schema) -> str:
+    """The columns of such a schema as Spark writes them."""
+    return ", ".join(f"{quoted(field.name)} {type_text(field.type)}" for field in schema)
+
+
 def quoted(name: str) -> str:
     """A column's name as it may stand in DDL."""
     return "`" + name.replace("`", "``") + "`"

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DEAD = "_dead"
-"""The column that has a `Fallen` in rows that failed, and null in the others."""
+"""The column that has a `Fallen` in rows that failed or come back, and null in the others."""
+
+
+class Back(msgspec.Struct, frozen=True):
+    """A row that its stage wants to see again: in which log, when, and for the how manieth time."""
+
+    queue: str
+    delay_seconds: float
+    times: int
 
 
 class Fallen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,13 +43,21 @@ class Fallen(msgspec.Struct, frozen=True, omit_defaults=True):
     offset: int
     error: str
     before: tuple[Failure, ...] = ()
-    """Of the earlier lives of a message that was redriven."""
+    """Of the earlier lives of a message that was redriven, and of the times it came back in this one."""
+    back: Back | None = None
+    """Not dead: it comes back."""
 
 
 _decoder = msgspec.json.Decoder(Fallen)
 
 
-def fallen_message(raw: pa.RecordBatch, subscription: str, failed: Failed) -> str:
+def times_back(raw: pa.RecordBatch, row: int) -> int:
+    """How often a row of the source has come back because a stage asked for it."""
+    died = raw.column("died")[row].as_py() if "died" in raw.schema.names else None
+    return msgspec.json.decode(died, type=Died).later if died else 0
+
+
+def fallen_message(raw: pa.RecordBatch, subscription: str, failed: Failed, back: Back | None = None) -> str:
     """A row of the source, as JSON for the column `_dead`."""
     row = raw.slice(failed.row, 1).to_pylist()[0]
     body = msgspec.UNSET if row["body"] is None else msgspec.Raw(row["body"].encode())
@@ -57,7 +73,7 @@ def fallen_message(raw: pa.RecordBatch, subscription: str, failed: Failed) -> st
         body_base64=None if row["body_bytes"] is None else to_base64(row["body_bytes"]),
     )
     before = msgspec.json.decode(row["died"], type=Died).failures if row.get("died") else ()
-    fallen = Fallen(message, subscription, row["shard"], row["offset"], failed.error, before)
+    fallen = Fallen(message, subscription, row["shard"], row["offset"], failed.error, before, back)
     return msgspec.json.encode(fallen).decode()
 
 
@@ -98,10 +114,13 @@ def read(text: str) -> Fallen:
 
 
 def letter(fallen: Fallen, at: str) -> Message:
-    """The dead letter of a row that died at `at`."""
+    """The dead letter of a row that died at `at`, or the message of one that comes back."""
     failures = (*fallen.before, Failure(1, fallen.error, at))[-FAILURES_MAX:]
     died = Died(fallen.subscription, fallen.shard, fallen.offset, at, 1, failures)
     message = fallen.message
+    if fallen.back is not None:  # the same message for the same reader: nobody else sees it twice
+        died = msgspec.structs.replace(died, attempts=fallen.back.times, later=fallen.back.times)
+        return msgspec.structs.replace(message, died=died, to=fallen.subscription)
     return msgspec.structs.replace(message, at=message.at or at, died=died)
 
 

@@ -19,7 +19,7 @@ from bucketmq.pipeline.chain import Failed
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.content import BYTES_AT_ONCE, Answer, Contents, Fetched, Unreadable, Unwanted, fetch
 from bucketmq.pipeline.ends import EVENT_COLUMNS, MESSAGE_COLUMNS, FromEvents, FromQueue, FromTable, Source
-from bucketmq.pipeline.stages import fit
+from bucketmq.pipeline.fitting import fit
 from bucketmq.procedures.objects.metadata import Cause, cause_of
 from bucketmq.procedures.objects.report import has_times
 from bucketmq.procedures.opened import OpenBucket

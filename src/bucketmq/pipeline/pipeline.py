@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from bucketmq.errors import Invalid
-from bucketmq.pipeline.chain import Chain, check_join
+from bucketmq.pipeline.chain import Chain
 from bucketmq.pipeline.ends import FromTable, Source, Target, ToTable, dead_letters_of
 from bucketmq.pipeline.shape import CheckKeys, shape_stage
 from bucketmq.pipeline.stages import Stage
@@ -25,6 +25,8 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     Exactly once into queues; at least once and idempotent into objects and tables. A row that fails becomes a dead
     letter of the queue it came from, with the pipeline's name as the subscription it died in: `bucketmq dead` shows
     it, and `bucketmq redrive` sends it to this pipeline again. The rest of its batch goes on.
+
+    `Invalid` if a stage cannot take what comes before it: the columns are compared when the pipeline is made.
     """
 
     name: str
@@ -42,11 +44,18 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"pipeline {self.name!r}: task_rows must be 1 or more, not {self.task_rows}")
         if not isinstance(self.stages, tuple) or not all(isinstance(each, Stage) for each in self.stages):
             raise Invalid(f"pipeline {self.name!r}: stages must be a tuple of stages; decorate functions with @stage")
+        columns, before = self.source.columns, "the source"
+        for each in self.stages:
+            each.check_follows(before, columns)
+            columns, before = each.after(columns), f"stage {each.name!r}"
 
     @property
     def gives(self) -> str:
-        """The columns that come out of the last stage."""
-        return self.stages[-1].gives if self.stages else self.source.columns
+        """The columns that come out of the last stage: what it gives, or what came in and what stages added."""
+        columns = self.source.columns
+        for each in self.stages:
+            columns = each.after(columns)
+        return columns
 
     @property
     def dead_letters(self) -> str:
@@ -59,10 +68,8 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
         `check_keys` asks the store about keys of objects, where there is one, so that a row of which no object can be
         made fails here and not when it is written.
 
-        `Invalid` if a stage cannot take what the one before gives.
+        `Invalid` if the target cannot take what the last stage gives.
         """
-        if self.stages:
-            check_join("the source", self.source.columns, self.stages[0])
         last = shape_stage(self.target, self.gives, check_keys)
         return Chain((*self.stages, last) if last is not None else self.stages)
 

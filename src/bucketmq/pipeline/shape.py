@@ -16,6 +16,7 @@ from bucketmq.bucket.port import Attributes, check_attributes
 from bucketmq.errors import Invalid
 from bucketmq.pipeline.columns import arrow_schema, column_names, quoted, type_text
 from bucketmq.pipeline.ends import Target, ToObjects, ToQueue, ToTable
+from bucketmq.pipeline.results import Outcomes
 from bucketmq.pipeline.stages import Stage
 from bucketmq.pipeline.template import filler, names_of
 from bucketmq.procedures.objects.metadata import OWN_METADATA
@@ -85,7 +86,7 @@ class QueueShape:
     def __reduce__(self) -> Any:
         return type(self), (self._target, self._takes)
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def __call__(self, batch: pa.RecordBatch) -> Outcomes:
         import pyarrow as pa
 
         from bucketmq.pipeline.letters import Columns
@@ -99,7 +100,7 @@ class QueueShape:
             columns["headers"] = batch.column(target.headers)
         made = pa.RecordBatch.from_pydict(columns)
         Columns(made.schema.names, text=target.text).check(made)
-        return made
+        return Outcomes(rows=made, of=range(batch.num_rows))
 
 
 def _json(column: pa.Array) -> pa.Array:
@@ -137,7 +138,7 @@ class ObjectShape:
     def __reduce__(self) -> Any:
         return type(self), (self._target, self._takes, self._check_keys)
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def __call__(self, batch: pa.RecordBatch) -> Outcomes:
         import pyarrow as pa
 
         things = things_of(self._target, batch)
@@ -149,7 +150,7 @@ class ObjectShape:
         }
         if self._target.newer_by is not None:
             columns[self._target.newer_by] = batch.column(self._target.newer_by)
-        return pa.RecordBatch.from_pydict(columns)
+        return Outcomes(rows=pa.RecordBatch.from_pydict(columns), of=range(batch.num_rows))
 
 
 def shaped(target: ToObjects) -> ToObjects:

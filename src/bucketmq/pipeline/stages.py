@@ -1,20 +1,22 @@
-"""A stage: a pure function over batches of rows, with the columns it takes and the columns it gives.
+"""A stage: a pure function over batches of rows, with the columns it takes and the columns it gives or adds.
 
 The same stage runs on a billion rows in Spark and on one change in a watcher. So this module needs neither PySpark nor
 a JVM; Arrow is imported when a stage runs. Joining stages and finding the row that a failure belongs to is
-`bucketmq.pipeline.chain`.
+`bucketmq.pipeline.chain`; what becomes of each row is told in `bucketmq.pipeline.results`.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
 from bucketmq.errors import Invalid, Unsupported
-from bucketmq.pipeline.columns import arrow_schema
+from bucketmq.pipeline.columns import arrow_schema, column_names, ddl_of_schema
+from bucketmq.pipeline.fitting import Misshapen, batch_of, fit, from_pandas, joined, to_pandas
+from bucketmq.pipeline.resources import Resource, Uses, found_at, of_process, resources_of
+from bucketmq.pipeline.results import Outcomes, Result, check_told
 from bucketmq.queue.settings import check_name
 
 if TYPE_CHECKING:
@@ -25,12 +27,8 @@ Kind = Literal["arrow", "pandas"]
 ROWS_MAX = 10_000
 """Rows that a stage is given at a time, unless it says otherwise."""
 
-FLOAT_WHOLE_MAX, NAN = 2**53, float("nan")
-"""Up to where a float tells whole numbers apart, and what pandas has for a number that is missing."""
-
-
-class Misshapen(Invalid):
-    """A stage gave something else than it declares: the stage is wrong, whatever the rows are."""
+LATER_MAX = 4
+"""How often a stage may put a row off, unless it says otherwise. Workers of a queue try as often by default."""
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,34 +40,82 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     takes: str
     """The columns that the function gets, in this order, as Spark writes them."""
-    gives: str
-    """The columns that it returns, in any order. As many rows as it likes."""
-    function: Callable[[Any], Any]
+    gives: str = ""
+    """The columns that it returns, in any order. As many rows as it likes, and no other columns go on."""
+    adds: str = ""
+    """Or the columns that it adds: one row for each row it is given, in their order. All other columns go on, too."""
+    function: Callable[..., Any]
     kind: Kind = "arrow"
     rows_max: int = ROWS_MAX
+    later_max: int = LATER_MAX
+    """How often a row may come back because of this stage; then it is buried."""
+    uses: tuple[Resource, ...] = ()
+    """What the function is handed beside the rows."""
 
     def __post_init__(self) -> None:
         check_name(self.name, "stage name")
+        if bool(self.gives) == bool(self.adds):
+            raise Invalid(f"stage {self.name!r} needs gives= (it reshapes) or adds= (other columns go on), not both")
         if self.kind not in get_args(Kind):
             raise Invalid(f"stage {self.name!r}: kind must be arrow or pandas, not {self.kind!r}")
         if not callable(self.function):
             raise Invalid(f"stage {self.name!r} needs a function, not {self.function!r}")
         if self.rows_max < 1:
             raise Invalid(f"stage {self.name!r}: rows_max must be 1 or more, not {self.rows_max}")
+        if self.later_max < 0:
+            raise Invalid(f"stage {self.name!r}: later_max must be 0 or more, not {self.later_max}")
 
     def __reduce__(self) -> Any:
         """By its name where it is the attribute of a module; otherwise its parts, the function among them."""
-        found = _found(self.function.__module__, getattr(self.function, "__qualname__", ""))
-        if found is self and self.function.__module__ != "__main__":
-            return _load, (self.function.__module__, self.function.__qualname__)
-        return _made, (msgspec.structs.asdict(self),)
+        module, path = self.function.__module__, getattr(self.function, "__qualname__", "")
+        if module != "__main__" and found_at(module, path) is self:
+            return _load, (module, path)
+        return _made, ({name: getattr(self, name) for name in self.__struct_fields__},)
 
-    def __call__(self, rows: Any) -> Any:
+    def __call__(self, rows: Any, **used: Any) -> Any:
         """The plain function, as it was written."""
-        return self.function(rows)
+        return self.function(rows, **used)
+
+    def after(self, columns: str) -> str:
+        """The columns that come out, of rows that come in with these."""
+        if self.gives:
+            return self.gives
+        known = column_names(columns)
+        if not set(column_names(self.adds)) & set(known):
+            return f"{columns}, {self.adds}"
+        return ddl_of_schema(self._after(arrow_schema(columns)))
+
+    def _after(self, columns: pa.Schema) -> pa.Schema:
+        wanted = arrow_schema(self.gives or self.adds)
+        if self.gives:
+            return wanted
+        for field in wanted:
+            place = columns.get_field_index(field.name)
+            columns = columns.append(field) if place < 0 else columns.set(place, field)
+        return columns
+
+    def check_follows(self, what: str, columns: str) -> None:
+        """Raise `Invalid` unless the stage can take what comes from `what` with these columns."""
+        import pyarrow as pa
+
+        empty = pa.RecordBatch.from_pylist([], schema=arrow_schema(columns))
+        try:
+            fit(empty, arrow_schema(self.takes), f"what {what} gives to stage {self.name!r}")
+        except Misshapen as error:
+            raise Invalid(str(error)) from None
+        taken = column_names(self.takes)
+        alike = {name.lower(): name for name in column_names(columns)}
+        for name in column_names(self.adds) if self.adds else ():
+            there = alike.get(name.lower())
+            if there is not None and (there != name or name not in taken):
+                raise Invalid(
+                    f"stage {self.name!r} adds {name!r}, but what {what} gives has a column {there!r}; choose another "
+                    "name, or let the stage take the column to replace it"
+                )
 
     def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The function on these rows: given exactly what it takes, and what it returns made exactly what it gives.
+        """The rows that pass: the function is given exactly what it takes, and what it returns is made exactly what it
+        gives, or added to the other columns.
 
         Of no rows come none, and the function is not asked: many cannot do with none, and the rows that a stage before
         it left out would fail in its place.
@@ -77,49 +123,118 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         `Misshapen` if it returns other columns or other types; whatever it raises; `pyarrow.ArrowInvalid` if a value
         does not fit the type of its column.
         """
+        return self.result(batch).batch
+
+    def result(self, batch: pa.RecordBatch) -> Result:
+        """What became of each row."""
         import pyarrow as pa
 
-        given = fit(batch, arrow_schema(self.takes), f"what goes into stage {self.name!r}")
-        if not given.num_rows:
-            return pa.RecordBatch.from_pylist([], schema=arrow_schema(self.gives))
-        pieces = [self._once(given.slice(start, self.rows_max)) for start in range(0, given.num_rows, self.rows_max)]
-        return pieces[0] if len(pieces) == 1 else _joined(pieces)
+        if not batch.num_rows:
+            return Result(pa.RecordBatch.from_pylist([], schema=self._after(batch.schema)), ())
+        starts = range(0, batch.num_rows, self.rows_max)
+        pieces = [self._once(batch.slice(start, self.rows_max)) for start in starts]
+        return pieces[0] if len(pieces) == 1 else _all_of(pieces, starts)
 
-    def _once(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        wanted = arrow_schema(self.gives)
-        what = f"what stage {self.name!r} gives"
+    def _once(self, batch: pa.RecordBatch) -> Result:
+        given = fit(batch, arrow_schema(self.takes), f"what goes into stage {self.name!r}")
+        used = of_process().lend(self.name, self.uses) if self.uses else {}
+        returned = self.function(to_pandas(given) if self.kind == "pandas" else given, **used)
+        told = returned if isinstance(returned, Outcomes) else Outcomes(rows=returned)
+        what = f"what stage {self.name!r} {'gives' if self.gives else 'adds'}"
+        check_told(told, batch.num_rows, what)
+        made = self._made(told.rows, what)
+        if self.gives:
+            return Result(made, _traced(told, made.num_rows, batch.num_rows, what), told.failed, told.later)
+        if told.of is not None:
+            raise Misshapen(f"{what} has of=, which goes with gives=: added columns have one row for each row")
+        rows = [row for row in range(batch.num_rows) if row not in told.failed and row not in told.later]
+        if made.num_rows != len(rows):
+            raise Misshapen(f"{what} has {made.num_rows} rows for {len(rows)}: one for each, in their order")
+        return Result(self._beside(batch, rows, made), rows, told.failed, told.later)
+
+    def _made(self, rows: Any, what: str) -> pa.RecordBatch:
+        wanted = arrow_schema(self.gives or self.adds)
         if self.kind == "pandas":
-            return _from_pandas(self.function(_to_pandas(batch)), wanted, what)
-        return fit(_batch_of(self.function(batch), what), wanted, what)
+            return from_pandas(rows, wanted, what)
+        return fit(batch_of(rows, what), wanted, what)
+
+    def _beside(self, batch: pa.RecordBatch, rows: Sequence[int], made: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that passed, with the columns that the stage made of them."""
+        import pyarrow as pa
+
+        schema = self._after(batch.schema)
+        passed = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows, pa.int64()))
+        own = set(made.schema.names)
+        columns = [(made if name in own else passed).column(name) for name in schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def stage(
     *,
     takes: str,
-    gives: str,
+    gives: str = "",
+    adds: str = "",
+    uses: Uses = None,
     kind: Kind = "arrow",
     name: str | None = None,
     rows_max: int = ROWS_MAX,
-) -> Callable[[Callable[[Any], Any]], Stage]:
+    later_max: int = LATER_MAX,
+) -> Callable[[Callable[..., Any]], Stage]:
     """A decorator that makes a function a stage, named like the function.
 
     ```python
-    @stage(takes="id string, text string", gives="id string, words int")
+    @stage(takes="text string", adds="words int")
     def count(batch):
-        words = [len(text.split()) for text in batch.column("text").to_pylist()]
-        return pa.RecordBatch.from_pydict({"id": batch.column("id"), "words": words})
+        return {"words": [len(text.split()) for text in batch.column("text").to_pylist()]}
     ```
 
+    With `adds` it returns the added columns alone, a row for each row; every other column goes on beside them. With
+    `gives` it returns all columns that go on, and as many rows as it likes.
+
     With `kind="pandas"` it is given and returns a `pandas.DataFrame`, otherwise a `pyarrow.RecordBatch`; it may return
-    a `pyarrow.Table` or a dict of columns too.
+    a `pyarrow.Table` or a dict of columns too, or `Outcomes`, to say which rows failed and which should come back.
+
+    `uses` is a class or function without arguments that makes something the function needs (a model, a client): it is
+    called once in a process, and what it makes is handed to the function as its second argument. Or a dict of several,
+    by the names of the function's parameters.
     """
 
-    def made(function: Callable[[Any], Any]) -> Stage:
+    def made(function: Callable[..., Any]) -> Stage:
+        called = name or function.__name__
         return Stage(
-            name=name or function.__name__, takes=takes, gives=gives, function=function, kind=kind, rows_max=rows_max
+            name=called,
+            takes=takes,
+            gives=gives,
+            adds=adds,
+            function=function,
+            kind=kind,
+            rows_max=rows_max,
+            later_max=later_max,
+            uses=resources_of(called, uses, function),
         )
 
     return made
+
+
+def _traced(told: Outcomes, made: int, given: int, what: str) -> Sequence[int] | None:
+    """Which row each came of, where it is known."""
+    if told.of is None:
+        return [0] * made if given == 1 else None
+    if len(told.of) != made:
+        raise Misshapen(f"{what} has {made} rows, but of= has {len(told.of)}: one for each")
+    return told.of
+
+
+def _all_of(pieces: Sequence[Result], starts: Sequence[int]) -> Result:
+    """What became of a batch that was run in pieces."""
+    known = all(each.of is not None for each in pieces)
+    both = list(zip(pieces, starts, strict=True))
+    return Result(
+        joined([each.batch for each in pieces]),
+        [start + row for each, start in both for row in each.of or ()] if known else None,
+        {start + row: reason for each, start in both for row, reason in each.failed.items()},
+        {start + row: later for each, start in both for row, later in each.later.items()},
+    )
 
 
 def _made(parts: dict[str, Any]) -> Stage:
@@ -128,153 +243,10 @@ def _made(parts: dict[str, Any]) -> Stage:
 
 def _load(module: str, path: str) -> Stage:
     """A stage by its name, where it is unpickled."""
-    found = _found(module, path)
+    found = found_at(module, path)
     if not isinstance(found, Stage):
         raise Unsupported(
             f"there is no stage {path!r} in a module {module!r} here; ship the module to the executors (--py-files) "
             "or install it there"
         )
     return found
-
-
-def _found(module: str, path: str) -> Any:
-    """What a module has at `path`, or None."""
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError):
-        return None
-    return found
-
-
-def fit(batch: pa.RecordBatch, wanted: pa.Schema, what: str) -> pa.RecordBatch:
-    """These columns alone, in this order, of exactly these types. `Misshapen` if one is missing or of another kind."""
-    import pyarrow as pa
-
-    if batch.schema.equals(wanted):
-        return batch
-    arrays = []
-    for field in wanted:
-        if field.name not in batch.schema.names:
-            raise Misshapen(f"{what} lacks column {field.name!r}; there are {', '.join(batch.schema.names) or 'none'}")
-        arrays.append(_cast(batch.column(field.name), field, what))
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
-
-
-def _cast(column: pa.Array, field: pa.Field, what: str) -> pa.Array:
-    if column.type == field.type:
-        return column
-    if not _is_kin(column.type, field.type):
-        raise Misshapen(f"{what}: column {field.name!r} is {column.type}, not {field.type} as declared")
-    return column.cast(field.type)
-
-
-def _is_kin(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type are values of the other, written differently: text is not a number."""
-    from pyarrow import types
-
-    if types.is_dictionary(found):
-        return _is_kin(found.value_type, wanted)
-    if types.is_null(found):
-        return True
-    family = _family(found)
-    if family != _family(wanted):
-        return False
-    match family:
-        case "struct":
-            names = {field.name for field in found}
-            return names == {field.name for field in wanted} and all(
-                _is_kin(found.field(field.name).type, field.type) for field in wanted
-            )
-        case "map":
-            return _is_kin(found.key_type, wanted.key_type) and _is_kin(found.item_type, wanted.item_type)
-        case "list":
-            return _is_kin(found.value_type, wanted.value_type)
-    return True
-
-
-def _family(kind: pa.DataType) -> str:
-    from pyarrow import types
-
-    families = {
-        "text": (types.is_string, types.is_large_string, types.is_string_view),
-        "bytes": (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary),
-        "number": (types.is_integer, types.is_floating, types.is_decimal),
-        "truth": (types.is_boolean,),
-        "date": (types.is_date,),
-        "map": (types.is_map,),
-        "list": (types.is_list, types.is_large_list, types.is_fixed_size_list),
-        "struct": (types.is_struct,),
-    }
-    if types.is_timestamp(kind):
-        return "moment" if kind.tz is not None else "time"
-    return next((name for name, tests in families.items() if any(test(kind) for test in tests)), str(kind))
-
-
-def _batch_of(returned: Any, what: str) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    if isinstance(returned, dict):
-        returned = pa.RecordBatch.from_pydict(returned)
-    if isinstance(returned, pa.Table):
-        returned = _of_table(returned)
-    if not isinstance(returned, pa.RecordBatch):
-        raise Misshapen(f"{what} is {type(returned).__name__}; it should be a pyarrow RecordBatch or Table")
-    return returned
-
-
-def _to_pandas(batch: pa.RecordBatch) -> Any:
-    """The rows as a `DataFrame`. Whole numbers beside nulls are floats, as pandas has it, unless that would change one
-    of them: then they stay Python's own, so that no row's number is another one because of its neighbours."""
-    import pandas as pd  # type: ignore[import-untyped]  # it has no stubs of its own
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    frame = batch.to_pandas(integer_object_nulls=True)
-    for field in batch.schema:
-        column = batch.column(field.name)
-        if not pa.types.is_integer(field.type) or not column.null_count:
-            continue
-        least, most = pc.min_max(column).as_py().values()
-        if least is None or -FLOAT_WHOLE_MAX <= least <= most <= FLOAT_WHOLE_MAX:
-            frame[field.name] = frame[field.name].astype("float64")
-        else:
-            frame[field.name] = pd.Series([NAN if n is None else n for n in column.to_pylist()], dtype=object)
-    return frame
-
-
-def _from_pandas(returned: Any, wanted: pa.Schema, what: str) -> pa.RecordBatch:
-    import pandas as pd
-    import pyarrow as pa
-
-    if not isinstance(returned, pd.DataFrame):
-        raise Misshapen(f"{what} is {type(returned).__name__}; it should be a pandas DataFrame")
-    arrays, names = [], []
-    for field in wanted:
-        if field.name in returned.columns:
-            # What Arrow would guess for nested values depends on the values; plain ones show what they are.
-            kind = field.type if pa.types.is_nested(field.type) else None
-            arrays.append(pa.array(returned[field.name], type=kind, from_pandas=True))
-            names.append(field.name)
-    arrays = [array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array for array in arrays]
-    return fit(pa.RecordBatch.from_arrays(arrays, names=names), wanted, what)
-
-
-def _of_table(table: pa.Table) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_arrays([join_chunks(column) for column in table.columns], schema=table.schema)
-
-
-def join_chunks(column: pa.ChunkedArray) -> pa.Array:
-    """One array of all chunks."""
-    import pyarrow as pa
-
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    return _of_table(pa.Table.from_batches(batches))

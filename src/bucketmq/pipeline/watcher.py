@@ -16,13 +16,14 @@ import msgspec
 from bucketmq.errors import Invalid
 from bucketmq.log import segment
 from bucketmq.log.bodies import encode_body
-from bucketmq.outcomes import Bury, Done
+from bucketmq.outcomes import Bury, Done, Retry
 from bucketmq.pipeline.chain import Chain
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import with_own_body
 from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ToObjects, ToQueue, ToTable, ddl_of
 from bucketmq.pipeline.intake import Bucket, causes_of, intake_of
 from bucketmq.pipeline.objects import check_keys, that_count, write_object
+from bucketmq.pipeline.resources import of_process
 from bucketmq.pipeline.shape import CheckKeys, shaped, things_of
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
 from bucketmq.procedures.queues import open_queue
@@ -38,7 +39,7 @@ RAW = ddl_of({**MESSAGE_COLUMNS, "shard": "int", "offset": "bigint"})
 
 def handler(
     source: Source, chain_of: Callable[[CheckKeys], Chain], target: Target, bucket: Any
-) -> Callable[[Any], Done | Bury]:
+) -> Callable[[Any], Done | Retry | Bury]:
     """The handler: given a `Change` where the source is events, a `Delivery` where it is a queue.
 
     Into objects it writes what Spark would; into queues too, but at least once: a message that was handled and not
@@ -46,19 +47,36 @@ def handler(
     """
     here = Bucket(*_inside(bucket))
     chain = chain_of(lambda keys: here.run(check_keys(here.open, keys)))
+    _load(chain, bucket)
     intake = intake_of(source, lambda: here, collapse=False)
     raw_of = _raw_change if isinstance(source, FromEvents) else _raw_delivery
 
-    def handle(thing: Any) -> Done | Bury:
+    def handle(thing: Any) -> Done | Retry | Bury:
         for taken in intake.take(raw_of(thing)):
             ran = chain.run(taken.batch)
             for failed in (*taken.failed, *ran.failed):
                 return Bury(failed.error)
+            for off in ran.put_off:
+                times = thing.attempt - 1
+                if times >= off.later_max:
+                    return Bury(off.failed(f"given up after coming back {times} times").error)
+                return Retry(off.failed("comes back").error, off.later.delay_seconds)
             for passed in ran.passed:
                 here.run(_write(here, target, passed.batch, taken.causes))
         return Done()
 
     return handle
+
+
+def _load(chain: Chain, bucket: Any) -> None:
+    """Make what the stages use, before a message is claimed that could not be handled without; held until the bucket is
+    closed."""
+    used = [each for stage in chain.stages for each in stage.uses]
+    if not used:
+        return
+    bucket.on_close(of_process().hold(used))
+    for stage in chain.stages:
+        of_process().lend(stage.name, stage.uses)
 
 
 def _inside(bucket: Any) -> tuple[Any, Callable[[Procedure[Any]], Any]]:

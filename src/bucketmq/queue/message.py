@@ -38,6 +38,8 @@ class Died(msgspec.Struct, frozen=True, omit_defaults=True):
     at: str
     attempts: int
     failures: tuple[Failure, ...] = ()
+    later: int = 0
+    """Not dead: so many times a pipeline asked to see it again, this one included."""
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -5,9 +5,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import os
+import signal
+import sys
+from typing import Any
+
+from bucketmq.pipeline.resources import of_process
 
 MMAP_BYTES, TRIM_BYTES = 32 << 20, 64 << 20
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # <malloc.h>
+
+PYSPARK_DAEMON = "pyspark.daemon"
 
 
 @functools.cache
@@ -27,3 +35,28 @@ def settle_in() -> None:
         return
     mallopt(_MMAP_THRESHOLD, MMAP_BYTES)
     mallopt(_TRIM_THRESHOLD, TRIM_BYTES)
+
+
+@functools.cache
+def close_at_the_end() -> None:
+    """Close what stages use when this process ends. PySpark's daemon ends its workers by `os._exit` or by a signal, and
+    neither runs what was registered with `atexit`."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if getattr(main, "name", None) == PYSPARK_DAEMON:
+        close_before_exit()
+
+
+def close_before_exit() -> None:
+    """Close what stages use before `os._exit`, and on the signals that would end the process."""
+    leave = os._exit
+
+    def close_and_leave(code: int) -> Any:
+        try:
+            of_process().close()
+        finally:
+            leave(code)
+
+    os._exit = close_and_leave  # type: ignore[assignment]
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda told, _: close_and_leave(128 + told))

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import bucketmq
-from bucketmq.pipeline import stage
+from bucketmq.pipeline import Later, Outcomes, stage
 
 POST = "id string, text string, revision bigint"
 
@@ -56,3 +56,23 @@ def away(batch: pa.RecordBatch) -> dict[str, Any]:
 def measure(batch: pa.RecordBatch) -> dict[str, Any]:
     sizes = [None if text is None else len(text) for text in batch.column("content").to_pylist()]
     return {"key": batch.column("key"), "size": pa.array(sizes, pa.int32()), "state": batch.column("content_state")}
+
+
+@stage(takes="text string", adds="words int", later_max=2)
+def count_or_wait(batch: pa.RecordBatch) -> Outcomes:
+    """Says itself what became of each row. `poison` fails, and `asleep` comes back, without end."""
+    texts = batch.column("text").to_pylist()
+    failed = {row: "no words in poison" for row, text in enumerate(texts) if text == "poison"}
+    later = {row: Later(0, "nobody is awake") for row, text in enumerate(texts) if text == "asleep"}
+    good = [text for text in texts if text not in ("poison", "asleep")]
+    return Outcomes(rows={"words": [len(text.split()) for text in good]}, failed=failed, later=later)
+
+
+@stage(takes="text string", adds="words int")
+def count_when_up(batch: pa.RecordBatch) -> Outcomes:
+    """Puts a row off whose text names a file that is not there yet, and makes the file."""
+    texts = batch.column("text").to_pylist()
+    later = {row: Later(0, "not up yet") for row, text in enumerate(texts) if not Path(text).exists()}
+    for row in later:
+        Path(texts[row]).touch()
+    return Outcomes(rows={"words": [1] * (len(texts) - len(later))}, later=later)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bucketmq.apps.moderation.classify import Classifier
-from bucketmq.apps.moderation.classify.choose import Choice, choice_of, chosen
+from bucketmq.apps.moderation.classify.choose import choice_of
 from bucketmq.apps.moderation.ids import key_of
 from bucketmq.apps.moderation.record import CATEGORIES, PENDING, Post, Verdict, in_doubt, record_of
 from bucketmq.errors import BucketMQError, Invalid, Unsupported
-from bucketmq.pipeline import FromQueue, Pipeline, Stage, ToObjects
+from bucketmq.pipeline import FromQueue, Outcomes, Pipeline, ToObjects, stage
 from bucketmq.pipeline.bisection import Good, bisected
 from bucketmq.pipeline.chain import PLACE_ERRORS
 
@@ -42,35 +42,29 @@ ROWS_MAX = 256
 """Posts that a classifier is given at a time: enough to fill a model's batches, few enough to see progress."""
 
 
-class Judge(msgspec.Struct, frozen=True):
-    """The function of the stage: a batch of submissions in, a batch of records out."""
-
-    choice: Choice
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        rows = batch.to_pylist()
-        posts = [_post(row) for row in rows]
-        keys = [key_of(PENDING, post.id) for post in posts]  # before it costs anything: an id may be no id
-        verdicts = judge(self._classifier(), posts)
-        made = [
-            record_of(post, verdict, created_at=row["accepted_at"] or "")
-            for post, verdict, row in zip(posts, verdicts, rows, strict=True)
-        ]
-        return pa.RecordBatch.from_pydict(
-            {
-                "key": keys,
-                "revision": [post.revision for post in posts],
-                "record": [msgspec.json.encode(record).decode() for record in made],
-            }
-        )
-
-    def _classifier(self) -> Classifier:
+def judged(batch: pa.RecordBatch, classifier: Classifier) -> Outcomes:
+    """The function of the stage: a batch of submissions in, a record for each out. What is not a submission fails,
+    before it costs anything."""
+    rows = batch.to_pylist()
+    posts: dict[int, tuple[Post, str]] = {}
+    failed: dict[int, str] = {}
+    for place, row in enumerate(rows):
         try:
-            return chosen(self.choice)
-        except BucketMQError as error:
-            raise _stop(error) from error
+            post = _post(row)
+            posts[place] = post, key_of(PENDING, post.id)
+        except Invalid as error:
+            failed[place] = str(error)
+    verdicts = judge(classifier, [post for post, _ in posts.values()]) if posts else []
+    made = [
+        record_of(post, verdict, created_at=rows[place]["accepted_at"] or "")
+        for (place, (post, _)), verdict in zip(posts.items(), verdicts, strict=True)
+    ]
+    columns = {
+        "key": [key for _, key in posts.values()],
+        "revision": [post.revision for post, _ in posts.values()],
+        "record": [msgspec.json.encode(record).decode() for record in made],
+    }
+    return Outcomes(rows=columns, failed=failed, of=list(posts))
 
 
 def _post(row: dict[str, Any]) -> Post:
@@ -138,7 +132,7 @@ def pipeline(*, classifier: str = "embedded", private_images: bool = False) -> P
         about="judge submitted posts and write them below pending/ with the verdict",
         source=FromQueue(SUBMISSIONS, body_schema=SUBMISSION),
         task_rows=TASK_ROWS,
-        stages=(Stage(name="judge", takes=SUBMISSION, gives=RECORD, function=Judge(choice), rows_max=ROWS_MAX),),
+        stages=(stage(name="judge", takes=SUBMISSION, gives=RECORD, uses=choice, rows_max=ROWS_MAX)(judged),),
         # A record there without a revision was written by a program that keeps no register, and was not routed yet. It
         # gives way: this post was accepted, and nothing else will bring it.
         target=ToObjects(

@@ -6,7 +6,8 @@ where its segments are meant to go (see `sending.aiming`). It alone decides. A d
 rival, finishes the batch that stands in the register, with the parts that are named there, and leaves its own alone.
 
 A batch may have parts for several logs: messages for one queue, and dead letters of another. One register decides about
-all of them, so that a row is in one or the other, whichever attempt of a batch it is that counts.
+all of them, so that a row is in one or the other, whichever attempt of a batch it is that counts. Parts with lines that
+are due later become delayed objects instead of segments.
 
 The register also repeats how far the batch's sources were read, so that a checkpoint that was lost can be made again.
 
@@ -31,6 +32,7 @@ from bucketmq.procedures.segments.append import begins_with, place
 from bucketmq.procedures.segments.messages import notice_fence
 from bucketmq.procedures.segments.tail import SLEEP_SECONDS, trim_mark
 from bucketmq.procedures.sending.aiming import Register, choose, land
+from bucketmq.procedures.sending.delayed import put_later
 from bucketmq.procedures.verbs import Patience, create_named, delete, get, look
 from bucketmq.queue.routing import shard_of
 from bucketmq.queue.settings import FORMAT, check_name
@@ -57,6 +59,8 @@ class Made(msgspec.Struct, frozen=True):
     """When it was written, on the store's clock."""
     queue: str | None = None
     """The queue it was made for; None for the one of the register."""
+    due: int = 0
+    """The second from which on its lines may be in the log; 0 for at once."""
 
 
 class Aimed(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -70,6 +74,8 @@ class Aimed(msgspec.Struct, frozen=True, omit_defaults=True):
     parts: tuple[Part, ...]
     queue: str | None = None
     """The queue whose log it goes to; None for the one of the register."""
+    due: int = 0
+    """Not a segment but a delayed object: its lines wait for this second, as those of a delayed send do."""
 
     @property
     def count(self) -> int:
@@ -116,6 +122,8 @@ def publish(
 
     def create(aimed: Aimed) -> Procedure[bool]:
         there = yield from _queue_of(queue, aimed.queue)
+        if aimed.due:
+            return (yield from _delay(there, aimed))
         # What another call entered must not be created blindly: it may have landed long ago, and be trimmed by now.
         landed = aimed in ours and (yield from _place(there, aimed))
         return landed or (yield from _find_or_place(there, aimed, register.document.at))
@@ -175,11 +183,14 @@ def _check_age(made: Sequence[Made], now: float) -> None:
 
 
 def _aim(queue: OpenQueue, transaction: str, batch: int, made: Sequence[Made]) -> Procedure[list[Aimed]]:
-    """Choose a place for each shard's parts, in each queue they are for."""
+    """Choose a place for each shard's parts, in each queue they are for; those that are due later need none."""
     aimed: list[Aimed] = []
-    for name in dict.fromkeys(each.queue for each in made):
+    for each in (each for each in made if each.due):
+        aimed.append(Aimed(0, 0, (yield from NewId()), 0, (each.part,), each.queue, each.due))
+    now = [each for each in made if not each.due]
+    for name in dict.fromkeys(each.queue for each in now):
         there = yield from _queue_of(queue, name)
-        its = [each for each in made if each.queue == name]
+        its = [each for each in now if each.queue == name]
         while True:
             chosen = yield from choose(there, its, lambda _, each: each.shard)
             outdated = there.settings.ordered and any(
@@ -188,14 +199,25 @@ def _aim(queue: OpenQueue, transaction: str, batch: int, made: Sequence[Made]) -
             if not outdated:
                 break
             its = yield from _divide_outdated(there, transaction, batch, its, chosen[0].shards)
-        for each in chosen:
-            target, parts = each.target, tuple(load.part for load in each.loads)
-            aimed.append(Aimed(target.shard, target.base, target.move, each.loads[0].shards, parts, name))
+        for chosen_one in chosen:
+            target, parts = chosen_one.target, tuple(load.part for load in chosen_one.loads)
+            aimed.append(Aimed(target.shard, target.base, target.move, chosen_one.loads[0].shards, parts, name))
     return aimed
 
 
 def _queue_of(queue: OpenQueue, name: str | None) -> Procedure[OpenQueue]:
     return queue if name is None else (yield from open_queue(queue.bucket, name, {}))
+
+
+def _delay(queue: OpenQueue, aimed: Aimed) -> Procedure[bool]:
+    """Keep the lines of a part until they are due. One GET and one PUT; done again it changes nothing, until
+    `delayed.FINISHED_SECONDS` after they were moved into the log."""
+    key = join(queue.keys.root, aimed.parts[0].key)
+    found = yield from get(key)
+    if isinstance(found, Missing):
+        raise Corrupt(f"{key} is missing though it is about to be published: somebody else deleted it; restore it")
+    yield from put_later(queue, found.body, aimed.due, aimed.id)
+    return True
 
 
 def _place(queue: OpenQueue, aimed: Aimed) -> Procedure[bool]:

@@ -29,6 +29,7 @@ from bucketmq.errors import BucketMQError, Invalid, NotFound, Unavailable
 from bucketmq.pipeline.bodies import RESCUED, BodyReader
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import NewId, Procedure
+from bucketmq.procedures.sending.delayed import stage
 from bucketmq.procedures.upkeep.readers import begin_reader, note_progress, read_reader
 from bucketmq.spark.opened import Opened, opened
 from bucketmq.spark.options import ASKED_FOR, COLUMNS, ENDING, STARTING, SourceOptions
@@ -249,6 +250,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         now = time.monotonic()
         if self._asked_at < 0 or now - self._asked_at >= self._options.poll_seconds:
             try:
+                self._opened.run(stage(self._opened.queue))  # what was delayed and is due; workers do the same
                 self._tails = self._opened.run(tails(self._opened.queue))
             except Unavailable as error:
                 if not self._tails:

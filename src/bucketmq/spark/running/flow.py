@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bucketmq.pipeline.chain import Chain, Failed, Passed
+from bucketmq.pipeline.chain import Chain, Failed, Passed, PutOff
 from bucketmq.pipeline.columns import arrow_schema
-from bucketmq.pipeline.dead import DEAD, fallen_message, fallen_row
+from bucketmq.pipeline.dead import DEAD, Back, fallen_message, fallen_row, times_back
 from bucketmq.pipeline.ends import FromEvents, FromTable, ToObjects
 from bucketmq.pipeline.intake import Bucket, Taken, causes_of, intake_of
 from bucketmq.pipeline.objects import check_keys
@@ -36,7 +36,8 @@ class Flow:
         self._place = place
         self._chain: Chain = pipeline.chain(self._check_keys)
         self._tells_causes = isinstance(pipeline.source, FromEvents) and isinstance(pipeline.target, ToObjects)
-        self.gives = f"{self._chain.stages[-1].gives if self._chain.stages else pipeline.gives}, {DEAD} string"
+        last = self._chain.stages[-1] if self._chain.stages else None
+        self.gives = f"{last.gives if last is not None and last.gives else pipeline.gives}, {DEAD} string"
         if self._tells_causes:
             self.gives += f", {CAUSE} string"
 
@@ -45,9 +46,11 @@ class Flow:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches of one task."""
-        from bucketmq.spark.worker import settle_in
+        from bucketmq.spark.worker import close_at_the_end, settle_in
 
         settle_in()
+        if any(stage.uses for stage in self._chain.stages):
+            close_at_the_end()
         intake = intake_of(self._pipeline.source, self._bucket)
         for raw in batches:
             for taken in intake.take(raw):
@@ -67,10 +70,22 @@ class Flow:
         ran = self._chain.run(taken.batch)
         for passed in ran.passed:
             yield self._living(passed, taken.causes)
-        failed = [msgspec.structs.replace(each, row=taken.rows[each.row]) for each in ran.failed]
-        failed += taken.failed
-        if failed:
-            yield self._fallen(raw, failed)
+        lost: list[tuple[Failed, Back | None]] = []
+        lost += [(msgspec.structs.replace(each, row=taken.rows[each.row]), None) for each in ran.failed]
+        lost += [self._put_off(raw, msgspec.structs.replace(each, row=taken.rows[each.row])) for each in ran.put_off]
+        lost += [(each, None) for each in taken.failed]
+        if lost:
+            yield self._fallen(raw, lost)
+
+    def _put_off(self, raw: pa.RecordBatch, each: PutOff) -> tuple[Failed, Back | None]:
+        """A row that comes back, if it may."""
+        source = self._pipeline.source
+        if isinstance(source, FromTable):
+            return each.failed("rows of a table cannot come back"), None
+        times = times_back(raw, each.row)
+        if times >= each.later_max:
+            return each.failed(f"given up after coming back {times} times"), None
+        return each.failed("comes back"), Back(source.log, each.later.delay_seconds, times + 1)
 
     def _living(self, passed: Passed, causes: Sequence[Cause]) -> pa.RecordBatch:
         import pyarrow as pa
@@ -78,18 +93,19 @@ class Flow:
         count = passed.batch.num_rows
         columns = [*passed.batch.columns, pa.nulls(count, pa.string())]
         if self._tells_causes:
-            told = causes_of(causes[passed.start : passed.stop], count)
+            of_rows = [causes[row] for row in (passed.rows if passed.of is None else passed.of)]
+            told = causes_of(of_rows, count)
             columns.append(pa.array([msgspec.json.encode(each).decode() for each in told], pa.string()))
         return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.gives))
 
-    def _fallen(self, raw: pa.RecordBatch, failed: Sequence[Failed]) -> pa.RecordBatch:
+    def _fallen(self, raw: pa.RecordBatch, lost: Sequence[tuple[Failed, Back | None]]) -> pa.RecordBatch:
         import pyarrow as pa
 
         name = self._pipeline.name
         if isinstance(self._pipeline.source, FromTable):
-            texts = [fallen_row(raw, name, each, f"row-{uuid.uuid4().hex}") for each in failed]
+            texts = [fallen_row(raw, name, failed, f"row-{uuid.uuid4().hex}") for failed, _ in lost]
         else:
-            texts = [fallen_message(raw, name, each) for each in failed]
+            texts = [fallen_message(raw, name, failed, back) for failed, back in lost]
         schema = arrow_schema(self.gives)
         columns = [
             pa.array(texts, pa.string()) if field.name == DEAD else pa.nulls(len(texts), field.type) for field in schema

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, assert_never
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, count_if
+from pyspark.sql.functions import col, count_if, get_json_object
 
 from bucketmq.errors import Invalid
 from bucketmq.pipeline.columns import column_names
@@ -53,7 +53,8 @@ def start(
     place = place_of(url, EVENTS if isinstance(pipeline.source, FromTable) else pipeline.source.log, of_store)
     flow = Flow(pipeline, place)
     rows = _read(pipeline, url, spark, {**of_store, **of_source})
-    failed = count_if(col(DEAD).isNotNull()).alias(DEAD_LETTERS)
+    comes_back = get_json_object(col(DEAD), "$.back").isNotNull()
+    failed = count_if(col(DEAD).isNotNull() & ~comes_back).alias(DEAD_LETTERS)
     made = rows.mapInArrow(flow, flow.gives).observe(OBSERVED, failed)
     writer = _written(pipeline, url, made, checkpoint, of_store)
     writer = writer.queryName(pipeline.name).option("checkpointLocation", checkpoint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from math import ceil
 from types import TracebackType
 from typing import Self
 
@@ -15,7 +16,7 @@ from xxhash import xxh3_64_hexdigest
 
 from bucketmq.log import segment
 from bucketmq.pipeline import dead
-from bucketmq.pipeline.dead import DEAD
+from bucketmq.pipeline.dead import DEAD, Fallen
 from bucketmq.pipeline.texts import held_by
 from bucketmq.procedures.bulk.publish import Made, create_part
 from bucketmq.procedures.opened import OpenQueue
@@ -76,7 +77,14 @@ class Parts:
     """Lines on their way into parts of one queue. One PUT for each shard and 8 MiB."""
 
     def __init__(
-        self, uploads: Uploads, queue: OpenQueue, task: Task, *, name: str | None = None, vouched: bool = False
+        self,
+        uploads: Uploads,
+        queue: OpenQueue,
+        task: Task,
+        *,
+        name: str | None = None,
+        vouched: bool = False,
+        due: int = 0,
     ) -> None:
         self._uploads = uploads
         self._queue = queue
@@ -84,6 +92,8 @@ class Parts:
         self._shards = uploads.here.run(sending_settings(queue)).shards
         self._name = name
         """The queue's, if it is not the one of the register."""
+        self._due = due
+        """The second from which on lines may be in the log; 0 for at once."""
         self._vouched = vouched
         """Whether all lines are messages in UTF-8 whose body comes last."""
         self._open: dict[int, list[pa.Array]] = {}
@@ -115,11 +125,12 @@ class Parts:
         body = b"".join([held_by(each) for each in lines])
         xxh3 = xxh3_64_hexdigest(body) if self._vouched else ""
         made = yield from create_part(self._queue, task.transaction, name, body, sum(map(len, lines)), xxh3=xxh3)
-        return Made(shard, self._shards, made, (yield from Now()), self._name)
+        return Made(shard, self._shards, made, (yield from Now()), self._name, self._due)
 
 
 class DeadLetters:
-    """Rows that failed, on their way into parts of a queue's dead letters, which is opened when the first one comes."""
+    """Rows that failed, on their way into parts of a queue's dead letters, and those that come back, on their way into
+    parts of the queue that they are from. Queues are opened when the first row for them comes."""
 
     def __init__(self, uploads: Uploads, queue: str | None, task: Task, *, own_register: bool = False) -> None:
         self._uploads = uploads
@@ -128,6 +139,7 @@ class DeadLetters:
         self._name = None if queue is None else queue + DEAD_SUFFIX
         self._task = task
         self._opened: tuple[OpenQueue, Parts] | None = None
+        self._back: dict[tuple[str, int], tuple[OpenQueue, Parts]] = {}
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Take the failed rows out of a batch; the others, without the column that told them apart."""
@@ -137,14 +149,29 @@ class DeadLetters:
         living = batch.drop_columns([DEAD])
         if column.null_count == len(column):
             return living
-        queue, parts = self._open(self._name)
-        letters = self._uploads.here.run(_letters(queue, column.drop_null().to_pylist()))
-        lines = pa.array([segment.encode([letter]) for letter in letters], pa.large_binary())
-        parts.add(lines, pa.array([letter.key for letter in letters], pa.string()))
+        by_place: dict[tuple[str, int] | None, list[Fallen]] = {}
+        now = self._uploads.here.run(_now())
+        for fallen in map(dead.read, column.drop_null().to_pylist()):
+            back = fallen.back
+            place = None if back is None else (back.queue, ceil(now + back.delay_seconds))
+            by_place.setdefault(place, []).append(fallen)
+        for place, its in by_place.items():
+            queue, parts = self._open(self._name) if place is None else self._open_back(*place)
+            letters = self._uploads.here.run(_letters(queue, its, now))
+            lines = pa.array([segment.encode([letter]) for letter in letters], pa.large_binary())
+            parts.add(lines, pa.array([letter.key for letter in letters], pa.string()))
         return living.filter(column.is_null())
 
     def close(self) -> list[Made]:
-        return [] if self._opened is None else self._opened[1].close()
+        every = [*self._back.values(), *([self._opened] if self._opened is not None else [])]
+        return [made for _, parts in every for made in parts.close()]
+
+    def _open_back(self, name: str, due: int) -> tuple[OpenQueue, Parts]:
+        if (name, due) not in self._back:
+            here = self._uploads.here
+            queue: OpenQueue = here.run(open_queue(here.queue.bucket, name, {}))
+            self._back[name, due] = queue, Parts(self._uploads, queue, self._task, name=name, due=due)
+        return self._back[name, due]
 
     def _open(self, name: str) -> tuple[OpenQueue, Parts]:
         if self._opened is None:
@@ -157,11 +184,15 @@ class DeadLetters:
         return self._opened
 
 
-def _letters(queue: OpenQueue, fallen: list[str]) -> Procedure[list[Message]]:
-    at = segment.time_text((yield from Now()))
+def _now() -> Procedure[float]:
+    return (yield from Now())
+
+
+def _letters(queue: OpenQueue, fallen: list[Fallen], now: float) -> Procedure[list[Message]]:
+    at = segment.time_text(now)
     letters = []
-    for text in fallen:
-        letters.append((yield from dead.with_own_body(queue, dead.letter(dead.read(text), at))))
+    for each in fallen:
+        letters.append((yield from dead.with_own_body(queue, dead.letter(each, at))))
     return letters
 
 

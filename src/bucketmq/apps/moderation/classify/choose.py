@@ -1,8 +1,7 @@
-"""Which classifier judges, as a value that is sent to executors, and the classifier itself, made once in a process."""
+"""Which classifier judges, as a value that is sent to executors, and the classifier itself, made where it is used."""
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 from collections.abc import Sequence
@@ -28,6 +27,12 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     private_images: bool = False
     """Whether images may be fetched from this machine and private networks. For tests and demos."""
 
+    def __call__(self) -> Classifier:
+        """The classifier. `Unsupported` if something is not installed."""
+        if self.judge == "none":
+            return NoJudge()
+        return _with_images(_of_texts(self.judge), private=self.private_images)
+
 
 def choice_of(name: str, *, private_images: bool = False) -> Choice:
     """The choice by its name; `Invalid` if there is none."""
@@ -35,14 +40,6 @@ def choice_of(name: str, *, private_images: bool = False) -> Choice:
         return msgspec.convert({"judge": name, "private_images": private_images}, Choice)
     except msgspec.ValidationError:
         raise Invalid(f"a classifier is one of {', '.join(get_args(Judge))}, not {name!r}") from None
-
-
-@functools.cache
-def chosen(choice: Choice) -> Classifier:
-    """The classifier, made when it is first wanted in a process. `Unsupported` if something is not installed."""
-    if choice.judge == "none":
-        return NoJudge()
-    return _with_images(_of_texts(choice.judge), private=choice.private_images)
 
 
 def _of_texts(judge: Judge) -> Classifier:

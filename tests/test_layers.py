@@ -11,7 +11,7 @@ import bucketmq
 
 SOURCE = Path(bucketmq.__file__).parent
 
-PURE = {"errors", "outcomes", "values", "queue", "log", "events"}
+PURE = {"errors", "outcomes", "typed", "values", "queue", "log", "events"}
 SHARED = PURE | {"bucket.port", "procedures"}
 """What every room of `procedures/` may use: the modules right below it included."""
 
@@ -43,6 +43,7 @@ APPS = FACADES | PIPELINE | SPARK | {"server", "apps", "chores", "demo"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "outcomes": set(),
+    "typed": {"errors"},
     "values": set(),
     "queue": {"errors", "outcomes", "values", "queue"},
     "log": {"errors", "outcomes", "queue", "log"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bucketmq.errors import Invalid
+from bucketmq.pipeline.columns import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,6 +19,13 @@ FLOAT_WHOLE_MAX, NAN = 2**53, float("nan")
 
 class Misshapen(Invalid):
     """A stage gave something else than it declares: the stage is wrong, whatever the rows are."""
+
+
+def empty(columns: str) -> pa.RecordBatch:
+    """No rows with these columns."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist([], schema=arrow_schema(columns))
 
 
 def fit(batch: pa.RecordBatch, wanted: pa.Schema, what: str) -> pa.RecordBatch:

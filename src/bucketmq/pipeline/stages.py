@@ -14,7 +14,8 @@ import msgspec
 
 from bucketmq.errors import Invalid, Unsupported
 from bucketmq.pipeline.columns import arrow_schema, column_names, ddl_of_schema
-from bucketmq.pipeline.fitting import Misshapen, batch_of, fit, from_pandas, joined, to_pandas
+from bucketmq.pipeline.fitting import Misshapen, batch_of, empty, fit, from_pandas, joined, to_pandas
+from bucketmq.pipeline.models import batch_of_models, columns_of, models_of
 from bucketmq.pipeline.resources import Resource, Uses, found_at, of_process, resources_of
 from bucketmq.pipeline.results import Outcomes, Result, check_told
 from bucketmq.queue.settings import check_name
@@ -51,6 +52,10 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """How often a row may come back because of this stage; then it is buried."""
     uses: tuple[Resource, ...] = ()
     """What the function is handed beside the rows."""
+    reads: type | None = None
+    """A model: the function is given a list of these instead of a batch."""
+    makes: type | None = None
+    """A model: the function returns a list of these."""
 
     def __post_init__(self) -> None:
         check_name(self.name, "stage name")
@@ -136,10 +141,32 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return pieces[0] if len(pieces) == 1 else _all_of(pieces, starts)
 
     def _once(self, batch: pa.RecordBatch) -> Result:
+        import pyarrow as pa
+
         given = fit(batch, arrow_schema(self.takes), f"what goes into stage {self.name!r}")
+        if self.reads is None:
+            return self._told(batch, self._call(to_pandas(given) if self.kind == "pandas" else given))
+        models, failed = models_of(given, self.reads)
+        if not failed:
+            return self._told(batch, self._call(list(models.values())))
+        # What fits goes on alone; what becomes of it is told by its places among all rows.
+        fine = list(models)
+        passed = batch.take(pa.array(fine, pa.int64()))
+        told = Outcomes(rows=[] if self.makes else empty(self.gives or self.adds))
+        result = self._told(passed, self._call(list(models.values())) if models else told)
+        return Result(
+            result.batch,
+            None if result.of is None else [fine[place] for place in result.of],
+            failed | {fine[place]: reason for place, reason in result.failed.items()},
+            {fine[place]: later for place, later in result.later.items()},
+        )
+
+    def _call(self, rows: Any) -> Outcomes:
         used = of_process().lend(self.name, self.uses) if self.uses else {}
-        returned = self.function(to_pandas(given) if self.kind == "pandas" else given, **used)
-        told = returned if isinstance(returned, Outcomes) else Outcomes(rows=returned)
+        returned = self.function(rows, **used)
+        return returned if isinstance(returned, Outcomes) else Outcomes(rows=returned)
+
+    def _told(self, batch: pa.RecordBatch, told: Outcomes) -> Result:
         what = f"what stage {self.name!r} {'gives' if self.gives else 'adds'}"
         check_told(told, batch.num_rows, what)
         made = self._made(told.rows, what)
@@ -154,6 +181,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
     def _made(self, rows: Any, what: str) -> pa.RecordBatch:
         wanted = arrow_schema(self.gives or self.adds)
+        if self.makes is not None:
+            return batch_of_models(rows, self.makes, wanted, what)
         if self.kind == "pandas":
             return from_pandas(rows, wanted, what)
         return fit(batch_of(rows, what), wanted, what)
@@ -171,9 +200,9 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 def stage(
     *,
-    takes: str,
-    gives: str = "",
-    adds: str = "",
+    takes: str | type,
+    gives: str | type = "",
+    adds: str | type = "",
     uses: Uses = None,
     kind: Kind = "arrow",
     name: str | None = None,
@@ -197,15 +226,20 @@ def stage(
     `uses` is a class or function without arguments that makes something the function needs (a model, a client): it is
     called once in a process, and what it makes is handed to the function as its second argument. Or a dict of several,
     by the names of the function's parameters.
+
+    In place of columns there may be a model: a `msgspec.Struct`, a dataclass or a pydantic model. The function is then
+    given, or returns, a list of these; a row that does not fit fails, with the path of the field.
     """
 
     def made(function: Callable[..., Any]) -> Stage:
         called = name or function.__name__
         return Stage(
             name=called,
-            takes=takes,
-            gives=gives,
-            adds=adds,
+            takes=_columns(takes),
+            gives=_columns(gives),
+            adds=_columns(adds),
+            reads=takes if isinstance(takes, type) else None,
+            makes=next((each for each in (gives, adds) if isinstance(each, type)), None),
             function=function,
             kind=kind,
             rows_max=rows_max,
@@ -214,6 +248,10 @@ def stage(
         )
 
     return made
+
+
+def _columns(told: str | type) -> str:
+    return columns_of(told) if isinstance(told, type) else told
 
 
 def _traced(told: Outcomes, made: int, given: int, what: str) -> Sequence[int] | None:

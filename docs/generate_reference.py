@@ -148,6 +148,7 @@ def _command_line() -> str:
     try:
         typer = importlib.import_module("typer")
         command = typer.main.get_command(importlib.import_module("bucketmq.cli.app").app)
+        command.list_commands(None)  # now it has the verbs of applications, too
         exits = importlib.import_module("bucketmq.cli.exits")
         lines = importlib.import_module("bucketmq.cli.examples").EXAMPLES
     except (ImportError, AttributeError):

@@ -38,7 +38,10 @@ SPARK_ROOMS = ("setup", "read", "write", "source", "running", "history", "upkeep
 """The rooms of `spark/`, from the lowest to the highest. A room may use those before it."""
 
 SPARK = {"spark", "spark.*"} | {f"spark.{room}" for room in SPARK_ROOMS}
-APPS = FACADES | PIPELINE | SPARK | {"server", "apps", "chores", "demo"}
+APPS = FACADES | PIPELINE | SPARK | {"server", "apps", "chores", "crew"}
+
+VERBS = {f"cli.{name}" for name in ("agent", "exits", "group", "options", "output", "screen", "serve")}
+"""What verbs of applications may use of the command line."""
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -73,8 +76,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         for place, room in enumerate(SPARK_ROOMS)
     },
     "chores": APPS - {"apps"},
-    "apps": APPS,
-    "demo": {"errors", "demo"},
+    "apps": APPS | VERBS,
+    "crew": set(),
     "pricing": {"errors", "engines"},
     # bucketmq/__init__.py: the public names
     "": BELOW_FACADES | {"client", "aio", "spark.history.tables"},

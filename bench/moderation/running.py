@@ -23,7 +23,7 @@ from bucketmq.apps.moderation.demo.mailbox import Mailbox
 from bucketmq.apps.moderation.demo.show import crew_of
 from bucketmq.apps.moderation.record import FLAGGED, OUTCOMES, PENDING
 from bucketmq.client import Bucket
-from bucketmq.demo.crew import Crew
+from bucketmq.crew import Crew
 from bucketmq.errors import Unavailable
 
 POLL_SECONDS = 0.5

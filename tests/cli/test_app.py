@@ -30,9 +30,12 @@ def verbs(command: Any, path: str = "") -> Iterator[str]:
             yield path + name
 
 
-VERBS = sorted(verbs(typer.main.get_command(app)))
+COMMAND = typer.main.get_command(app)
+COMMAND.list_commands(None)  # type: ignore[attr-defined,arg-type]  # now it has the verbs of applications, too
+VERBS = sorted(verbs(COMMAND))
 
 WITHOUT_BUCKET = {"demo", "moderation demo", "sim", "version", "watch"}
+WITHOUT_BUCKET |= {"apps ls", "apps show", "apps demo"}
 WITHOUT_BUCKET |= {"pipeline ls", "pipeline package", "pipeline show"}
 
 
@@ -43,6 +46,7 @@ def test_the_verbs_are_those_of_the_plan() -> None:
     groups = [f"rules {verb}" for verb in rules.split()]
     groups += [f"notifications {verb}" for verb in ("set", "show", "reset")]
     groups += [f"moderation {verb}" for verb in ("ingest", "route", "desk", "status", "demo")]
+    groups += [f"apps {verb}" for verb in ("ls", "show")]
     groups += [f"pipeline {verb}" for verb in ("ls", "show", "run", "package")]
     groups += [f"subscriptions {verb}" for verb in ("ls", "rm")]
     groups += [f"spark {verb}" for verb in ("forget", "orphans", "restore-checkpoint")]

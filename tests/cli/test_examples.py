@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from bucketmq.apps import registry
 from bucketmq.cli.examples import EXAMPLES
 from bucketmq.client import Bucket
 from cli.ran import Shell, bury, spark_query
 
 ELSEWHERE = {
     "demo": "test_demo runs it",
-    "moderation demo": "tests/moderation/test_demo runs it, where Spark is",
+    "moderation demo": "tests/apps/moderation/test_demo runs it, where Spark is",
     "pipeline run": "test_pipeline runs it, where Spark is",
 }
 
@@ -46,6 +47,10 @@ from bucketmq.pipeline import FromQueue, Pipeline, ToQueue
 
 classify = Pipeline(name="classify", source=FromQueue("jobs"), target=ToQueue(queue="classified", body="body"))
 """
+
+for listed in registry.every():  # their verbs bring examples when they are imported
+    assert listed.app is not None and listed.app.commands is not None
+    listed.app.commands()
 
 SHOWN = [(verb, line) for verb, lines in EXAMPLES.items() if verb not in ELSEWHERE for line in lines]
 

@@ -21,13 +21,15 @@ from docs.pages import ROOT, blocks
 from spark.conftest import java_here, spark  # noqa: F401
 
 import bucketmq
-from bucketmq.apps.shipped import SHIPPED
 from bucketmq.cli.examples import EXAMPLES
 from bucketmq.cli.pipeline_metrics import MetricsPage
+from bucketmq.cli.pipeline_names import known
 from bucketmq.client import Bucket
 from bucketmq.spark.running.progress import Figures, Totals
 from bucketmq.spark.setup.package import package
 from cli.ran import Cli
+
+NAMES = sorted(known())
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -123,8 +125,8 @@ def out(bucket: Bucket) -> list[int]:
 
 def test_every_shipped_pipeline_is_there_and_shown(cli: Cli) -> None:
     ran = cli("pipeline", "ls", "--json")
-    assert [row["name"] for row in ran.rows] == sorted(SHIPPED)
-    assert all(name in cli("pipeline", "ls").out for name in SHIPPED)
+    assert [row["name"] for row in ran.rows] == NAMES
+    assert all(name in cli("pipeline", "ls").out for name in NAMES)
 
 
 def test_show_tells_all_of_a_pipeline(cli: Cli, posts: str, tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_show_tells_all_of_a_pipeline(cli: Cli, posts: str, tmp_path: Path) -> N
         assert part in shown
 
 
-@pytest.mark.parametrize("name", sorted(SHIPPED))
+@pytest.mark.parametrize("name", NAMES)
 def test_show_needs_no_bucket(cli: Cli, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BUCKETMQ_URL", raising=False)
     ran = cli("pipeline", "show", name)

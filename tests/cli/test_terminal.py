@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from bucketmq import cli as package
+from bucketmq.apps.moderation.cli import _teller
 from bucketmq.apps.moderation.posts import RoutedPost
-from bucketmq.cli import moderation, output
+from bucketmq.cli import output
 from bucketmq.cli.app import run
 from bucketmq.cli.exits import tell
 from bucketmq.cli.output import LogLines, printable
@@ -157,7 +158,7 @@ def test_listen_shows_keys_printably(
 @pytest.mark.parametrize("as_json", [False, True])
 def test_route_shows_reasons_printably(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
     post = RoutedPost(id=EVIL, revision=1, outcome="flagged/", placed="moved", reason=EVIL)
-    moderation._teller(as_json=as_json)(post)
+    _teller(as_json=as_json)(post)
     out = capsys.readouterr().out
     assert out.count("\n") == 1 and "\\u202e" in out
     assert [raw for raw in RAW if raw in out] == []

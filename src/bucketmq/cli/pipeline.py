@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
-import os
 import re
 import signal
 import threading
@@ -22,14 +21,13 @@ import msgspec
 import typer
 from platformdirs import user_state_path
 
-from bucketmq.apps.moderation.settings import BUCKET_NAME, bucket_url
-from bucketmq.apps.shipped import SHIPPED
+from bucketmq.apps.settings import bucket_of
 from bucketmq.bucket.urls import without_secrets
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, Url, a_url, state_of, the_url, wants_json
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
 from bucketmq.cli.pipeline_metrics import MetricsPage
-from bucketmq.cli.pipeline_names import is_chore, load, made, option_words, options_of
+from bucketmq.cli.pipeline_names import app_of, is_chore, known, load, made, option_words, options_of
 from bucketmq.cli.progress import Progress
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.errors import Invalid
@@ -48,8 +46,6 @@ if TYPE_CHECKING:
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For verbs that hand options on to the pipeline."""
 
-MODERATION = "moderation"
-
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="A built-in pipeline (bucketmq pipeline ls), or module:attribute.")
 ]
@@ -61,7 +57,7 @@ Checkpoint = Annotated[
 
 def ls(context: typer.Context, as_json: Json = False) -> None:
     """List the built-in pipelines and chores."""
-    rows = sorted(SHIPPED.values(), key=lambda each: each.name)
+    rows = sorted(known().values(), key=lambda each: each.name)
     if wants_json(context, as_json):
         for each in rows:
             emit({"name": each.name, "about": each.about, "where": each.where, "options": options_of(each.name)})
@@ -322,8 +318,8 @@ def _page(name: str, host: str, port: int | None) -> contextlib.AbstractContextM
 
 
 def _show_chore(name: str, *, as_json: bool) -> None:
-    shipped = SHIPPED.get(name)
-    about = shipped.about if shipped is not None else (inspect.getdoc(load(name)) or "").partition("\n")[0]
+    named = known().get(name)
+    about = named.about if named is not None else (inspect.getdoc(load(name)) or "").partition("\n")[0]
     if as_json:
         emit({"name": name, "about": about, "options": options_of(name)})
         return
@@ -343,10 +339,9 @@ def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
 
 
 def _bucket(context: typer.Context, name: str, given: str | None) -> str | None:
-    """The bucket, if there is one. Moderation's pipeline finds it where moderation's agents do."""
-    if name == MODERATION and not (given or state_of(context).url) and os.environ.get(BUCKET_NAME, "").strip():
-        return bucket_url(os.environ)
-    return a_url(context, given)
+    """The bucket, if there is one. The pipeline of an application finds it where the application's agents do."""
+    app = None if given or state_of(context).url else app_of(name)
+    return a_url(context, given) if app is None else bucket_of(app.settings, app=app.name)
 
 
 def _checkpoint(url: str, name: str) -> Path:

@@ -1,7 +1,8 @@
 """From a name on the command line to a pipeline or a chore, with the options of its own put in.
 
-A name is that of a built-in one, or `module:attribute`: a Pipeline, a function that makes one, or a chore (a function
-whose first argument is `spark`). The options are the function's keyword arguments of simple kinds.
+A name is that of a chore, of a pipeline of an application, or `module:attribute`: a Pipeline, a function that makes
+one, or a chore (a function whose first argument is `spark`). The options are the function's keyword arguments of simple
+kinds; what an application's settings say of them is their default.
 """
 
 from __future__ import annotations
@@ -9,31 +10,79 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from bucketmq.apps.shipped import SHIPPED
+from bucketmq.apps import registry
+from bucketmq.apps.app import App, LazyPipeline
+from bucketmq.apps.settings import explain_settings
+from bucketmq.chores.shipped import CHORES
 from bucketmq.cli.worker import import_here
 from bucketmq.errors import Invalid
 from bucketmq.pipeline import Pipeline
 
 
-def load(name: str) -> Any:
-    """What a name leads to."""
-    shipped = SHIPPED.get(name)
-    if shipped is None and ":" not in name:
-        raise Invalid(
-            f"there is no pipeline {name!r}; there are {', '.join(sorted(SHIPPED))}, or name module:attribute"
-        )
-    module, _, path = (name if shipped is None else shipped.where).partition(":")
-    if not module or not path:
-        raise Invalid(f"{name!r} is not a module:attribute; write it like posts:count")
+class Known(msgspec.Struct, frozen=True):
+    """A chore, or a pipeline of an application."""
+
+    name: str
+    about: str
+    where: str
+    """module:attribute of a chore, or the application."""
+    load: Callable[[], Any]
+    app: App | None = None
+
+
+def known() -> dict[str, Known]:
+    """All that have a name. An application that cannot be imported has none."""
+    found = {each.name: Known(each.name, each.about, each.where, _at(each.where)) for each in CHORES.values()}
+    for listed in registry.every():
+        for each in listed.app.pipelines if listed.app is not None else ():
+            thing = each.make if isinstance(each, LazyPipeline) else each
+            own = Known(
+                each.name, each.about, f"application {listed.name}", functools.partial(_same, thing), listed.app
+            )
+            found.setdefault(each.name, own)
+    return found
+
+
+def _at(where: str) -> Callable[[], Any]:
+    return lambda: _attribute(where)
+
+
+def _same(thing: Any) -> Any:
+    return thing
+
+
+def _attribute(where: str) -> Any:
+    module, _, path = where.partition(":")
     try:
         return functools.reduce(getattr, path.split("."), import_here(module))
     except AttributeError:
         raise Invalid(f"module {module!r} has no {path!r}") from None
+
+
+def load(name: str) -> Any:
+    """What a name leads to."""
+    if ":" not in name:
+        found = known()
+        if name not in found:
+            raise Invalid(
+                f"there is no pipeline {name!r}; there are {', '.join(sorted(found))}, or name module:attribute"
+            )
+        return found[name].load()
+    if not all(name.partition(":")[::2]):
+        raise Invalid(f"{name!r} is not a module:attribute; write it like posts:count")
+    return _attribute(name)
+
+
+def app_of(name: str) -> App | None:
+    """The application that a pipeline belongs to, if it is one's."""
+    found = known().get(name) if ":" not in name else None
+    return None if found is None else found.app
 
 
 def made(found: Any, name: str, args: Sequence[str]) -> Pipeline | Callable[..., Any]:
@@ -44,7 +93,7 @@ def made(found: Any, name: str, args: Sequence[str]) -> Pipeline | Callable[...,
         return found
     if not callable(found):
         raise Invalid(f"{name} is not a pipeline but {type(found).__name__}")
-    given = _given(found, name, args)
+    given = _given(found, name, args, _set(app_of(name)))
     if is_chore(found):
         return functools.partial(found, **given)
     unmet = [key for key, each in inspect.signature(found).parameters.items() if _is_needed(each) and key not in given]
@@ -93,14 +142,24 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _given(function: Callable[..., Any], name: str, args: Sequence[str]) -> dict[str, Any]:
+def _set(app: App | None) -> dict[str, Any]:
+    """What the settings of an application say, where that is not their default."""
+    if app is None:
+        return {}
+    return {each.name: each.value for each in explain_settings(app.settings, app=app.name) if each.came != "default"}
+
+
+def _given(function: Callable[..., Any], name: str, args: Sequence[str], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """What the command line says of a function's own options, read by a Typer command made of its signature."""
 
     def take(**given: Any) -> dict[str, Any]:
         return given
 
-    known = _own_options(function)
-    typed = [each.replace(annotation=_typed(each)) for each in known.values()]
+    options = _own_options(function)
+    typed = [
+        each.replace(annotation=_typed(each), default=defaults.get(each.name, each.default))
+        for each in options.values()
+    ]
     take.__annotations__ = {each.name: each.annotation for each in typed}
     take.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]  # what inspect looks for
     app = typer.Typer(add_completion=False)
@@ -109,7 +168,7 @@ def _given(function: Callable[..., Any], name: str, args: Sequence[str]) -> dict
         read: dict[str, Any] = typer.main.get_command(app).main(list(args), standalone_mode=False)
     except UsageError as error:
         said = getattr(error, "format_message", error.__str__)().rstrip(".")
-        raise Invalid(f"{name}: {said}; its options are: {', '.join(known) or 'none'}") from None
+        raise Invalid(f"{name}: {said}; its options are: {', '.join(options) or 'none'}") from None
     return read
 
 
@@ -120,8 +179,8 @@ def _typed(parameter: inspect.Parameter) -> Any:
 
 def options_of(name: str) -> list[dict[str, Any]]:
     found = load(name)
-    known = {} if isinstance(found, Pipeline) else _own_options(found)
-    return [{"option": flag, "kind": _kind(each), "needed": each.default is each.empty} for flag, each in known.items()]
+    own = {} if isinstance(found, Pipeline) else _own_options(found)
+    return [{"option": flag, "kind": _kind(each), "needed": each.default is each.empty} for flag, each in own.items()]
 
 
 def option_words(name: str) -> str:

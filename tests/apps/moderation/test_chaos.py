@@ -22,7 +22,7 @@ from bucketmq.apps.moderation.demo.mailbox import Mailbox
 from bucketmq.apps.moderation.demo.posts import Sample, samples
 from bucketmq.apps.moderation.demo.show import crew_of
 from bucketmq.apps.moderation.record import FLAGGED, OUTCOMES
-from bucketmq.demo.crew import Crew, Member
+from bucketmq.crew import Crew, Member
 
 pytest.importorskip("pyspark")
 

@@ -17,7 +17,7 @@ from apps.moderation.test_posts import BAD, CLEAN, UNSURE, classify, record_body
 from bucketmq.apps.moderation import posts, router
 from bucketmq.apps.moderation.ids import key_of
 from bucketmq.apps.moderation.record import APPROVED, FLAGGED, NEEDS_REVIEW, PENDING, REVIEWED
-from bucketmq.apps.moderation.settings import bucket_url, settings_from
+from bucketmq.apps.moderation.settings import settings_from
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import Object
 from bucketmq.engines.meter import NAMES
@@ -273,7 +273,7 @@ def test_routing_a_new_post_costs_few_requests() -> None:
     ],
 )
 def test_the_bucket_is_named_as_the_demo_names_it(environment: dict[str, str], url: str) -> None:
-    assert bucket_url(environment) == url
+    assert settings_from(environment).url == url
 
 
 def test_the_demos_variables_work_and_flags_win() -> None:

@@ -14,8 +14,9 @@ from bucketmq import rulebook
 from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.moderation.record import FLAGGED
 from bucketmq.apps.moderation.settings import REVIEW_WEBHOOK_TOKEN, ModerationSettings
+from bucketmq.apps.provide import change_rule, make_rule
 from bucketmq.errors import Invalid, NotFound
-from bucketmq.events.rule import Rule, Secrets, Webhook
+from bucketmq.events.rule import Rule, Webhook
 from bucketmq.procedures.requests import Procedure
 from bucketmq.server.access import is_loopback
 
@@ -52,16 +53,14 @@ def set_up(bus: BucketApi, settings: ModerationSettings) -> Procedure[Rule | Non
         have = yield from bus.rules.get(NOTICE_RULE)
     except NotFound:
         _check_token(settings, token)
-        return (yield from _make(bus, wanted, rulebook.make_secrets(None, token, None, sign=False)))
+        return (yield from make_rule(bus, wanted, rulebook.make_secrets(None, token, None, sign=False)))
     same = _same_address(have, wanted)
     _check_token(settings, (yield from bus.rules.secrets(NOTICE_RULE)).bearer if same and token is None else token)
     if token is not None or not same:  # before the rule is changed
         yield from bus.rules.change_secrets(
             NOTICE_RULE, lambda old: msgspec.structs.replace(old, bearer=token, basic=None)
         )
-    if (have.filter, have.to, have.policy) == (wanted.filter, wanted.to, wanted.policy):
-        return have
-    return (yield from bus.rules.write(wanted, replace=True))
+    return (yield from change_rule(bus, have, wanted))
 
 
 def _check_token(settings: ModerationSettings, token: str | None) -> None:
@@ -75,10 +74,3 @@ def _same_address(have: Rule, wanted: Rule) -> bool:
     if not isinstance(have.to, Webhook) or not isinstance(wanted.to, Webhook):
         return False
     return (have.to.url, have.to.format) == (wanted.to.url, wanted.to.format)
-
-
-def _make(bus: BucketApi, wanted: Rule, secrets: Secrets | None) -> Procedure[Rule]:
-    try:
-        return (yield from bus.rules.write(wanted, secrets))
-    except Invalid:  # another process began at the same time and was faster
-        return (yield from bus.rules.get(NOTICE_RULE))

@@ -1,20 +1,19 @@
-"""The settings of moderation: from the command line and the environment, under the names that the public demo uses.
+"""The settings of moderation: options, and variables under the names that the public demo uses.
 
-A flag wins over a variable. Secrets are never shown. What an agent does with its settings belongs to the agent.
+What an agent does with its settings belongs to the agent.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-import msgspec
+from msgspec import Meta
 
 from bucketmq.apps.moderation.routing import STANDARD, Thresholds
-from bucketmq.errors import Invalid
+from bucketmq.apps.settings import SECRET, THE_BUCKET, AppSettings, Variable, read_settings
 
 BUCKET_NAME = "BUCKET_NAME"
-BUCKETMQ_URL = "BUCKETMQ_URL"
 WEBHOOK_SECRET = "WEBHOOK_SECRET"
 REVIEW_WEBHOOK_URL = "REVIEW_WEBHOOK_URL"
 REVIEW_WEBHOOK_FORMAT = "REVIEW_WEBHOOK_FORMAT"
@@ -22,6 +21,8 @@ REVIEW_WEBHOOK_TOKEN = "REVIEW_WEBHOOK_TOKEN"
 INGEST_TOKEN = "INGEST_TOKEN"
 PORT_INGEST = "PORT_INGEST"
 PORT_ROUTER = "PORT_ROUTER"
+PORT_DESK = "PORT_DESK"
+DESK_TOKENS = "DESK_TOKENS"
 ANTHROPIC_API_KEY = "ANTHROPIC_API_KEY"
 ANTHROPIC_BASE_URL = "ANTHROPIC_BASE_URL"
 
@@ -34,116 +35,68 @@ OF_AGENTS = (
     INGEST_TOKEN,
     PORT_INGEST,
     PORT_ROUTER,
+    PORT_DESK,
+    DESK_TOKENS,
 )
 """The variables that are moderation's own."""
-
-PORT_INGEST_DEFAULT = 8080
-PORT_ROUTER_DEFAULT = 8081
-
-REVIEW_FORMATS = ("slack", "json", "pagerduty")
 
 _SCHEMES = ("s3://", "gs://", "az://", "file://", "memory://")
 
 
-class ModerationSettings(msgspec.Struct, frozen=True, kw_only=True):
+def bucket_called(name: str) -> str:
+    """The bucket's URL for `BUCKET_NAME`: a name on S3, as the demo has it, or a URL or folder."""
+    return name if name.startswith((*_SCHEMES, "/", "./", "../")) else f"s3://{name}"
+
+
+def _port(about: str) -> Meta:
+    return Meta(ge=0, le=65535, description=f"{about}; 0 is any free port")
+
+
+class ModerationSettings(AppSettings, frozen=True, kw_only=True):
     """What all agents of moderation share."""
 
-    url: str
-    """The bucket."""
-    port_ingest: int = PORT_INGEST_DEFAULT
-    port_router: int = PORT_ROUTER_DEFAULT
-    ingest_tokens: tuple[str, ...] = ()
-    """Who submits shows one of these; with none, anybody may submit."""
-    webhook_secrets: tuple[str, ...] = ()
-    """Callers that post events to the router show one of these; with none, there is no webhook."""
-    trusted_proxies: tuple[str, ...] = ()
-    """Networks of proxies whose `X-Forwarded-For` says who is calling."""
-    review_url: str | None = None
-    """The webhook that is told about flagged posts."""
-    review_format: str = "slack"
-    review_token: str | None = None
-    """Shown there as a bearer token; PagerDuty's routing key."""
-    anthropic_api_key: str | None = None
-    anthropic_base_url: str | None = None
-    thresholds: Thresholds = STANDARD
+    url: Annotated[str, Meta(description="the bucket"), Variable(BUCKET_NAME, read=bucket_called), THE_BUCKET]
+    port_ingest: Annotated[int, _port("where posts are submitted"), Variable(PORT_INGEST)] = 8080
+    port_router: Annotated[int, _port("where the provider posts notifications"), Variable(PORT_ROUTER)] = 8081
+    port_desk: Annotated[int, _port("where people review"), Variable(PORT_DESK)] = 8082
+    ingest_tokens: Annotated[
+        tuple[str, ...], Meta(description="shown by who submits; none: anybody"), Variable(INGEST_TOKEN), SECRET
+    ] = ()
+    webhook_secrets: Annotated[
+        tuple[str, ...], Meta(description="shown by who notifies; none: no webhook"), Variable(WEBHOOK_SECRET), SECRET
+    ] = ()
+    desk_tokens: Annotated[
+        tuple[str, ...], Meta(description="who may review: NAME=TOKEN:ROLE"), Variable(DESK_TOKENS), SECRET
+    ] = ()
+    trusted_proxies: Annotated[
+        tuple[str, ...], Meta(description="proxies whose X-Forwarded-For says who is calling")
+    ] = ()
+    review_url: Annotated[
+        str | None, Meta(description="the webhook told about flagged posts"), Variable(REVIEW_WEBHOOK_URL), SECRET
+    ] = None
+    review_format: Annotated[
+        Literal["slack", "json", "pagerduty"], Meta(description="how it is told"), Variable(REVIEW_WEBHOOK_FORMAT)
+    ] = "slack"
+    review_token: Annotated[
+        str | None,
+        Meta(description="shown there as a bearer token; PagerDuty's routing key"),
+        Variable(REVIEW_WEBHOOK_TOKEN),
+        SECRET,
+    ] = None
+    classifier: Annotated[
+        str, Meta(description="who judges: embedded, claude, cascade or none"), Variable("MODERATION_CLASSIFIER")
+    ] = "embedded"
+    private_images: Annotated[
+        bool,
+        Meta(description="also fetch images from this machine and private networks"),
+        Variable("MODERATION_PRIVATE_IMAGES"),
+    ] = False
+    anthropic_api_key: Annotated[str | None, Variable(ANTHROPIC_API_KEY), SECRET] = None
+    anthropic_base_url: Annotated[str | None, Variable(ANTHROPIC_BASE_URL)] = None
+    thresholds: Annotated[Thresholds, Meta(description="which probability leads where")] = STANDARD
 
-    def __repr__(self) -> str:
-        shown = {
-            "url": _host_only(self.url),
-            "ports": (self.port_ingest, self.port_router),
-            "ingest_tokens": len(self.ingest_tokens),
-            "webhook_secrets": len(self.webhook_secrets),
-            "review_format": self.review_format if self.review_url else None,
-            "anthropic": self.anthropic_api_key is not None,
-        }
-        return f"ModerationSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
-
-def settings_from(
-    environment: Mapping[str, str] | None = None,
-    *,
-    url: str | None = None,
-    port_ingest: int | None = None,
-    port_router: int | None = None,
-    ingest_tokens: tuple[str, ...] = (),
-    webhook_secrets: tuple[str, ...] = (),
-    trusted_proxies: tuple[str, ...] = (),
-    review_url: str | None = None,
-    review_format: str | None = None,
-    review_token: str | None = None,
-    thresholds: Thresholds = STANDARD,
-) -> ModerationSettings:
+def settings_from(environment: Mapping[str, str] | None = None, **options: Any) -> ModerationSettings:
     """The settings: what is given, else what the environment says. `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL` and the
     other `AWS_*` variables are read where the bucket is opened, as for every other use of it."""
-    found = os.environ if environment is None else environment
-    format = review_format or found.get(REVIEW_WEBHOOK_FORMAT) or "slack"
-    if format not in REVIEW_FORMATS:
-        raise Invalid(f"review notices come as {', '.join(REVIEW_FORMATS)}, not {format!r}")
-    return ModerationSettings(
-        url=url or bucket_url(found),
-        port_ingest=_port(port_ingest, found, PORT_INGEST, PORT_INGEST_DEFAULT),
-        port_router=_port(port_router, found, PORT_ROUTER, PORT_ROUTER_DEFAULT),
-        ingest_tokens=ingest_tokens or tuple(found.get(INGEST_TOKEN, "").split()),
-        webhook_secrets=webhook_secrets or tuple(found.get(WEBHOOK_SECRET, "").split()),
-        trusted_proxies=trusted_proxies,
-        review_url=review_url or found.get(REVIEW_WEBHOOK_URL) or None,
-        review_format=format,
-        review_token=review_token or found.get(REVIEW_WEBHOOK_TOKEN) or None,
-        anthropic_api_key=found.get(ANTHROPIC_API_KEY) or None,
-        anthropic_base_url=found.get(ANTHROPIC_BASE_URL) or None,
-        thresholds=thresholds,
-    )
-
-
-def bucket_url(environment: Mapping[str, str]) -> str:
-    """The bucket: `BUCKET_NAME` as the demo has it, a name on S3, or a URL or folder; else `BUCKETMQ_URL`."""
-    given = environment.get(BUCKET_NAME, "").strip()
-    if not given:
-        url = environment.get(BUCKETMQ_URL, "").strip()
-        if not url:
-            raise Invalid(
-                f"no bucket: give --url, set {BUCKET_NAME} to a bucket's name, URL or folder, "
-                "or export BUCKETMQ_URL=file:///path/to/folder"
-            )
-        return url
-    if given.startswith((*_SCHEMES, "/", "./", "../")):
-        return given
-    return f"s3://{given}"
-
-
-def _port(given: int | None, environment: Mapping[str, str], name: str, default: int) -> int:
-    text = environment.get(name, "").strip()
-    if given is None and text and not (text.isascii() and text.isdecimal() and int(text) <= 65535):
-        raise Invalid(f"{name} must be a port, 0 to 65535, not {text[:20]!r}")
-    port = given if given is not None else int(text) if text else default
-    if not 0 <= port <= 65535:
-        raise Invalid(f"a port is 0 to 65535, not {port}")
-    return port
-
-
-def _host_only(url: str) -> str:
-    """A URL as it may be shown: without its query, which may hold keys."""
-    return url.partition("?")[0]
-
-
-__all__ = ["ModerationSettings", "bucket_url", "settings_from"]
+    return read_settings(ModerationSettings, app="moderation", options=options, environment=environment)

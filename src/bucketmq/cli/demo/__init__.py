@@ -1,7 +1,7 @@
 """The verb demo: producers and workers in processes of their own, one killed, one frozen, and an honest account.
 
 `plan` has the numbers, `process` is what each child runs, `crew` starts and ends them, `records` is what they leave
-behind, `view` shows it while it happens on a `screen` (which other demos use too), `account` adds up what became of
+behind, `view` shows it while it happens on a screen, `account` adds up what became of
 every message, `verb` ties them together.
 """
 

@@ -8,7 +8,7 @@ from typing import Self
 
 from bucketmq.cli.demo import plan
 from bucketmq.cli.demo.records import RecordReader
-from bucketmq.demo.crew import Crew, Member
+from bucketmq.crew import Crew, Member
 
 WORKER, PRODUCER = "worker", "producer"
 

@@ -19,11 +19,11 @@ from bucketmq.cli.demo import plan
 from bucketmq.cli.demo.account import Account, add_up, lines
 from bucketmq.cli.demo.crew import Workers
 from bucketmq.cli.demo.records import HANDLED
-from bucketmq.cli.demo.screen import Screen
 from bucketmq.cli.demo.view import View
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, wants_json
 from bucketmq.cli.output import emit, emit_text, screen
+from bucketmq.cli.screen import Screen
 from bucketmq.client import Queue, connect
 
 LOOK_SECONDS = 0.2

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from bucketmq.cli.demo.crew import Workers
 from bucketmq.cli.demo.records import FAILED, HANDLED, SENT
-from bucketmq.cli.demo.screen import Screen
 from bucketmq.cli.output import age
+from bucketmq.cli.screen import Screen
 from bucketmq.procedures.upkeep.stats import QueueStats
 
 RATE_SECONDS = 3.0

@@ -21,12 +21,13 @@ NAMES = ("bucketmq", "pyspark_bucketmq")
 
 DRIVER_ONLY = (
     "bucketmq/cli",
-    "bucketmq/demo",
     "bucketmq/server",
     "bucketmq/testing",
-    "bucketmq/apps/moderation/desk/static",
 )
 """What no executor runs."""
+
+FOR_BROWSERS = "static"
+"""The name of folders with what only browsers need."""
 
 MADE_AT = (1980, 1, 1, 0, 0, 0)
 """The same code gives the same bytes, whenever it is packed. It is the oldest time that the format knows."""
@@ -80,4 +81,4 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _left_out(inside: Path) -> bool:
-    return any(inside.is_relative_to(folder) for folder in DRIVER_ONLY)
+    return FOR_BROWSERS in inside.parts or any(inside.is_relative_to(folder) for folder in DRIVER_ONLY)

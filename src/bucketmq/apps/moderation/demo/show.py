@@ -21,7 +21,7 @@ from bucketmq.apps.moderation.demo.posts import samples
 from bucketmq.apps.moderation.record import OUTCOMES
 from bucketmq.apps.moderation.settings import OF_AGENTS
 from bucketmq.client import Bucket, connect
-from bucketmq.demo.crew import Crew
+from bucketmq.crew import Crew
 from bucketmq.errors import BucketMQError, Unavailable
 
 FEED_SECONDS = 20.0

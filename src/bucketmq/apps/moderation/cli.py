@@ -1,31 +1,31 @@
-"""The verbs of moderation: ingest, route, desk, status. Thin: the agents are `bucketmq.apps.moderation`."""
+"""The verbs of moderation: ingest, route, desk, status, demo. Thin: what they run are the agents beside this module."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
+import functools
 import os
-import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bucketmq import aio
-from bucketmq.cli.options import PROBE_VARIABLE, Json, open_bucket, state_of, wants_json
+from bucketmq.apps.app import Here
+from bucketmq.apps.moderation.agents import pull
+from bucketmq.apps.moderation.demo.verb import demo
+from bucketmq.cli.agent import run_agent
+from bucketmq.cli.group import Group
+from bucketmq.cli.options import Json, open_bucket, state_of, wants_json
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
-from bucketmq.cli.serve import NEEDED, TrustedProxy, buckets_of, warn_plain_http
-from bucketmq.cli.worker import log_to_stderr
+from bucketmq.cli.serve import TrustedProxy, buckets_of, warn_plain_http
 from bucketmq.client import Bucket
-from bucketmq.errors import Invalid, NotFound, Unsupported
+from bucketmq.errors import Invalid, NotFound
 from bucketmq.procedures.queues import EVENTS
 
 if TYPE_CHECKING:
     from bucketmq.apps.moderation.posts import RoutedPost
-    from bucketmq.apps.moderation.router import Told
     from bucketmq.apps.moderation.routing import Thresholds
-    from bucketmq.apps.moderation.settings import ModerationSettings
 
 BucketUrl = Annotated[
     str | None,
@@ -78,7 +78,7 @@ def ingest(
         warn_plain_http(host, settings.trusted_proxies)
         flush()
 
-    _run(settings.url, serve)
+    run_agent(settings.url, serve)
 
 
 def route(
@@ -147,33 +147,19 @@ def route(
             buckets = buckets_of(settings.url, [])
             await serve(bucket, settings, host=host, buckets=buckets, told=told, listening=listening)
         else:
-            await _pull(bucket, settings, told)
+            ready = functools.partial(say, "routing; stop it with Ctrl-C")
+            await pull(Here(bucket, settings, ready=lambda _: ready()), told)
 
-    _run(settings.url, work)
-
-
-async def _pull(bucket: aio.Bucket, settings: ModerationSettings, told: Told) -> None:
-    """Route until SIGTERM or SIGINT."""
-    from bucketmq.apps.moderation.router import Router
-
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    router = Router(bucket, settings, told=told)
-    await router.start()
-    say("routing; stop it with Ctrl-C")
-    try:
-        await stop.wait()
-    finally:
-        await router.stop()
+    run_agent(settings.url, work)
 
 
 def desk(
     context: typer.Context,
     *,
     host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one.")] = 8082,
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one (env: PORT_DESK; 8082).")
+    ] = None,
     token: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=TOKEN:ROLE", help="Who may log in: reviewer or read-only (env: DESK_TOKENS)."),
@@ -196,14 +182,14 @@ def desk(
     separated by spaces, or in a file. SIGTERM and Ctrl-C finish what is in flight.
     """
     from bucketmq.apps.moderation.classify.fetch import FetchSettings
-    from bucketmq.apps.moderation.desk.people import DESK_TOKENS, lines_of, read_people
+    from bucketmq.apps.moderation.desk.people import lines_of, read_people
     from bucketmq.apps.moderation.settings import settings_from
     from bucketmq.server.callers import proxies_of
 
     proxies_of(trusted_proxy or ())
-    bucket_url = settings_from(url=_url(context, url)).url
     texts = [*(token or []), *(line for path in token_file or [] for line in lines_of(_read_file(path)))]
-    people = read_people(texts or os.environ.get(DESK_TOKENS, "").split())
+    own = settings_from(url=_url(context, url), port_desk=port, desk_tokens=tuple(texts))
+    people = read_people(own.desk_tokens)
 
     async def serve(bucket: aio.Bucket) -> None:
         from bucketmq.apps.moderation.desk.app import DeskSettings
@@ -215,7 +201,7 @@ def desk(
             trusted_proxies=tuple(trusted_proxy or ()),
             fetch=FetchSettings(private=private_images),
         )
-        await run_desk(bucket, settings, host=host, port=port, listening=listening)
+        await run_desk(bucket, settings, host=host, port=own.port_desk, listening=listening)
 
     def listening(address: str) -> None:
         from bucketmq.server.access import is_loopback
@@ -226,7 +212,7 @@ def desk(
             say("WITHOUT HTTPS: everybody on the way can read tokens; put a proxy in front and give --https")
         flush()
 
-    _run(bucket_url, serve)
+    run_agent(own.url, serve)
 
 
 def _read_file(path: Path) -> str:
@@ -328,19 +314,26 @@ def _tell_address(address: str, *, as_json: bool) -> None:
         emit({"url": address, "pid": os.getpid()})
 
 
-def _run(url: str, work: Callable[[aio.Bucket], Awaitable[None]]) -> None:
-    """Do it on the bucket, and close that in the end."""
-    log_to_stderr()
-    logging.getLogger("bucketmq").setLevel(logging.INFO)
+GROUP = Group("moderation", "Content moderation: posts in, judged, routed, reviewed.")
 
-    async def main() -> None:
-        probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
-        async with aio.connect(url, probe=probe) as bucket:
-            await work(bucket)
-
-    try:
-        asyncio.run(main())
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in NEEDED:
-            raise
-        raise Unsupported(f"this needs the package {error.name}; run: pip install 'bucketmq[server]'") from None
+GROUP.add(
+    "Agents",
+    ingest,
+    "timeout 2 bucketmq moderation ingest --port 0",
+    "timeout 2 bucketmq moderation ingest --port 0 --token example-token-0001 --json",
+)
+GROUP.add(
+    "Agents",
+    route,
+    "bucketmq moderation route --once",
+    "timeout 2 bucketmq moderation route --flag-above 0.9 --flag-above self_harm=0.7 --clear-up-to 0.2",
+    "timeout 2 bucketmq moderation route --webhook --port 0 --secret example-token-0001",
+)
+GROUP.add("Work", demo, "bucketmq moderation demo", "bucketmq moderation demo --count 60 --json")
+GROUP.add(
+    "Agents",
+    desk,
+    "timeout 2 bucketmq moderation desk --port 0 --token rosa=example-token-of-rosa:reviewer",
+    "timeout 2 bucketmq moderation desk --port 0 --json --https --token vera=example-token-of-vera:read-only",
+)
+GROUP.add("Look", status, "bucketmq moderation status", "bucketmq moderation status --json")

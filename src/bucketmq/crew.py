@@ -1,4 +1,5 @@
-"""The processes of a demo: started, killed, frozen, started again, ended. Only processes started here are signalled."""
+"""Processes that belong together: started, killed, frozen, started again, ended. Only processes started here are
+signalled."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Member:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C reaches the demo alone, which then ends them in order
+                start_new_session=True,  # Ctrl-C reaches their parent alone, which then ends them in order
             )
         self._groups.append(started.pid)
         return started

@@ -18,10 +18,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from bucketmq.cli.demo.screen import Screen
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, wants_json
 from bucketmq.cli.output import emit, emit_text, say, screen
+from bucketmq.cli.screen import Screen
 
 if TYPE_CHECKING:
     from bucketmq.apps.moderation.demo.account import Account

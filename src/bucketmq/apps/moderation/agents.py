@@ -1,0 +1,73 @@
+"""The agents of moderation, as `bucketmq apps run moderation` runs them. Each imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bucketmq.apps.app import Agent, Here
+
+if TYPE_CHECKING:
+    from bucketmq.apps.moderation.router import Told
+
+
+def _on_port(here: Here, name: str) -> Here:
+    """With the port that the caller chose in the settings, if it did."""
+    if here.port is not None:
+        here.settings = msgspec.structs.replace(here.settings, **{name: here.port})
+    return here
+
+
+async def ingest(here: Here) -> None:
+    """Take posts at POST /submit."""
+    from bucketmq.apps.moderation.ingest import serve
+
+    _on_port(here, "port_ingest")
+    await serve(here.bucket, here.settings, host=here.host, listening=here.ready)
+
+
+async def route(here: Here) -> None:
+    """Move judged posts; with a webhook if there are secrets for it."""
+    from bucketmq.apps.moderation.router import serve
+
+    if here.settings.webhook_secrets:
+        _on_port(here, "port_router")
+        await serve(here.bucket, here.settings, host=here.host, listening=here.ready)
+    else:
+        await pull(here)
+
+
+async def pull(here: Here, told: Told | None = None) -> None:
+    """Route by the bucket's own events until SIGTERM or SIGINT."""
+    from bucketmq.apps.moderation.router import Router
+
+    router = Router(here.bucket, here.settings, told=told)
+    await router.start()
+    here.ready("")
+    try:
+        await here.stopped()
+    finally:
+        await router.stop()
+
+
+async def desk(here: Here) -> None:
+    """The page where people decide."""
+    from bucketmq.apps.moderation.classify.fetch import FetchSettings
+    from bucketmq.apps.moderation.desk.app import DeskSettings, serve
+    from bucketmq.apps.moderation.desk.people import read_people
+
+    own = _on_port(here, "port_desk").settings
+    settings = DeskSettings(
+        people=read_people(own.desk_tokens),
+        trusted_proxies=own.trusted_proxies,
+        fetch=FetchSettings(private=own.private_images),
+    )
+    await serve(here.bucket, settings, host=here.host, port=own.port_desk, listening=here.ready)
+
+
+AGENTS = (
+    Agent(name="ingest", run=ingest, about="takes posts at POST /submit, durable when answered"),
+    Agent(name="router", run=route, about="moves judged posts where they belong, and tells people of flagged ones"),
+    Agent(name="desk", run=desk, about="the page where people decide", page=True),
+)

@@ -1,0 +1,58 @@
+"""Groups of verbs, `bucketmq GROUP VERB`: with examples in their help, and those that applications bring.
+
+Verbs of applications are not imported until one of them is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from bucketmq.apps import registry
+from bucketmq.cli.examples import examples
+
+PANEL = "Applications"
+
+
+class Group:
+    """Some verbs, each with lines that its help shows as examples. A test runs every one of them."""
+
+    def __init__(self, name: str, about: str, made: typer.Typer | None = None) -> None:
+        self.name = name
+        self.typer = made or typer.Typer(name=name, help=about, no_args_is_help=True, rich_markup_mode="rich")
+
+    def add(
+        self, panel: str, verb: Callable[..., None], *lines: str, context_settings: dict[str, Any] | None = None
+    ) -> None:
+        """Add a function as a verb of its name."""
+        name = verb.__name__.rstrip("_").replace("_", "-")
+        epilog = examples(f"{self.name} {name}".lstrip(), *lines)
+        self.typer.command(name, rich_help_panel=panel, epilog=epilog, context_settings=context_settings)(verb)
+
+
+class WithApps(TyperGroup):
+    """All verbs, and a group for each application that has some. A verb of our own wins over an application's name."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        own = super().list_commands(ctx)
+        return [*own, *(name for name in registry.names() if name not in own and self.get_command(ctx, name))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in registry.names():
+            found = self.commands[cmd_name] = _of_app(cmd_name)
+        return found
+
+
+def _of_app(name: str) -> Any:
+    """The verbs of an application; None if it has none, or cannot be imported."""
+    app = registry.look(name).app
+    if app is None or app.commands is None:
+        return None
+    made: Any = typer.main.get_group(app.commands())
+    made.name = name
+    made.rich_help_panel = PANEL
+    return made

@@ -46,7 +46,7 @@ def test_the_verbs_are_those_of_the_plan() -> None:
     groups = [f"rules {verb}" for verb in rules.split()]
     groups += [f"notifications {verb}" for verb in ("set", "show", "reset")]
     groups += [f"moderation {verb}" for verb in ("ingest", "route", "desk", "status", "demo")]
-    groups += [f"apps {verb}" for verb in ("ls", "show")]
+    groups += [f"apps {verb}" for verb in ("ls", "show", "run", "demo", "rerun")]
     groups += [f"pipeline {verb}" for verb in ("ls", "show", "run", "package")]
     groups += [f"subscriptions {verb}" for verb in ("ls", "rm")]
     groups += [f"spark {verb}" for verb in ("forget", "orphans", "restore-checkpoint")]
@@ -103,6 +103,7 @@ def test_without_a_url_every_verb_says_how_to_set_one(cli: Cli, verb: str, monke
     args |= {"spark forget": ["jobs", "r"], "spark restore-checkpoint": ["cp", "--queue", "jobs", "--txn", "t"]}
     args |= {f"moderation {name}": [] for name in ("desk", "ingest", "route", "status")}
     args |= {"pipeline run": ["moderation"], "subscriptions rm": ["jobs", "audit"]}
+    args |= {"apps run": ["moderation"], "apps rerun": ["moderation", "--stage", "judge", "--prefix", ""]}
     ran = cli(*verb.split(), *args.get(verb, ["jobs"]))
     assert ran.code == 2
     assert "export BUCKETMQ_URL=file:///" in ran.err

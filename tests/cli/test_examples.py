@@ -12,6 +12,8 @@ from bucketmq.client import Bucket
 from cli.ran import Shell, bury, spark_query
 
 ELSEWHERE = {
+    "apps demo": "tests/apps/test_registry runs one",
+    "apps rerun": "test_a_stage_of_moderation_is_run_again runs them, after the pipeline",
     "demo": "test_demo runs it",
     "moderation demo": "tests/apps/moderation/test_demo runs it, where Spark is",
     "pipeline run": "test_pipeline runs it, where Spark is",

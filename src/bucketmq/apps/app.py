@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 SPARK = "spark"
 """The part that runs all pipelines of an application in one session of Spark."""
 
-DASHBOARD = "dashboard"
-
 
 class Here:
-    """What an agent is handed: the bucket, its settings, where to listen, and a way to say that it is ready."""
+    """What an agent is handed: the bucket, its settings, and a way to say that it is ready."""
 
     def __init__(
         self,
@@ -40,14 +38,11 @@ class Here:
         settings: Any,
         *,
         host: str = "127.0.0.1",
-        port: int | None = None,
         ready: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.bucket = bucket
         self.settings = settings
         self.host = host
-        self.port = port
-        """Where to listen, if the caller has chosen; else the settings say."""
         self.ready = ready
         """Told the address when the agent listens, or "" when it works without one."""
 
@@ -72,8 +67,19 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     run: Run
     about: str = ""
-    page: bool = False
-    """Whether it serves the page that people open."""
+    port: str = ""
+    """The setting that says on which port it listens, if it does."""
+    page: Callable[[Any, str], Page] | None = None
+    """For the one that serves the page that people open: the page, by settings and address."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What people open in a browser."""
+
+    link: str
+    """With a token behind the `#`, which browsers do not send, if one was made for this run."""
+    environment: dict[str, str] = {}
+    """What its agent needs in the environment for that."""
 
 
 def watching(register: Callable[[aio.Bucket, Any], None]) -> Run:
@@ -87,8 +93,8 @@ def watching(register: Callable[[aio.Bucket, Any], None]) -> Run:
     return run
 
 
-def serving(make: Callable[[aio.Bucket, Any], Any], *, port: Callable[[Any], int]) -> Run:
-    """The `run` of an agent that serves HTTP: `make(bucket, settings)` gives a FastAPI app, `port(settings)` the port.
+def serving(make: Callable[[aio.Bucket, Any], Any], *, port: str) -> Run:
+    """The `run` of an agent that serves HTTP: `make(bucket, settings)` gives a FastAPI app, `port` names the setting.
 
     It listens on this machine alone, so whoever is logged in here may call it.
     """
@@ -97,8 +103,7 @@ def serving(make: Callable[[aio.Bucket, Any], Any], *, port: Callable[[Any], int
         from bucketmq.server.run import listen, server_of
 
         await here.bucket.open()
-        chosen = here.port if here.port is not None else port(here.settings)
-        with listen(here.host, chosen) as listener:
+        with listen(here.host, getattr(here.settings, port)) as listener:
             await server_of(make(here.bucket, here.settings), STOP_SECONDS, here.ready).serve(sockets=[listener])
 
     return run
@@ -161,12 +166,20 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
         check_name(self.name, "application name")
         if not issubclass(self.settings, AppSettings):
             raise Invalid(f"application {self.name!r}: its settings must be a struct made of AppSettings")
-        names = [SPARK, DASHBOARD, *(each.name for each in (*self.pipelines, *self.agents))]
+        names = [SPARK, *(each.name for each in (*self.pipelines, *self.agents))]
+        for agent in self.agents:
+            if agent.port and not hasattr(self.settings, agent.port):
+                raise Invalid(f"agent {agent.name!r} of {self.name!r} listens on {agent.port!r}, which is no setting")
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise Invalid(
                 f"application {self.name!r} has two parts named {twice!r}; choose another name for one of them"
             )
+
+    @property
+    def page(self) -> Agent | None:
+        """The agent that serves the page, if one does."""
+        return next((each for each in self.agents if each.page is not None), None)
 
     @property
     def parts(self) -> list[str]:
@@ -217,6 +230,7 @@ __all__ = [
     "App",
     "Here",
     "LazyPipeline",
+    "Page",
     "WantedQueue",
     "WantedRule",
     "made",

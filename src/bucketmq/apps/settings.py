@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import tomllib
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -101,6 +101,46 @@ def fields_of(kind: type[AppSettings]) -> list[Field]:
     return found
 
 
+def parse_options(kind: type[AppSettings], words: Sequence[str]) -> dict[str, Any]:
+    """Settings as they are written on a command line: `--port 8091` or `--port=8091`; `--loud` for one that is true or
+    false. One that has several values may be repeated."""
+    fields = {f"--{field.name.replace('_', '-')}": field for field in fields_of(kind)}
+    found: dict[str, Any] = {}
+    left = list(words)
+    while left:
+        flag, equals, value = left.pop(0).partition("=")
+        field = fields.get(flag)
+        if field is None:
+            raise Invalid(f"there is no option {flag}; settings are {', '.join(fields)}")
+        if not equals:
+            flips = _plain(field.kind) is bool
+            if not flips and not left:
+                raise Invalid(f"{flag} needs a value")
+            value = "true" if flips else left.pop(0)
+        if _has_many(field):
+            found[field.name] = [*found.get(field.name, ()), value]
+        else:
+            found[field.name] = value
+    return found
+
+
+def words_of(options: Mapping[str, Any]) -> list[str]:
+    """The same the other way: options as words of a command line."""
+    return [
+        f"--{name.replace('_', '-')}={value}"
+        for name, given in options.items()
+        for value in (given if isinstance(given, list) else [given])
+    ]
+
+
+def _plain(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _has_many(field: Field) -> bool:
+    return get_origin(_plain(field.kind)) in (tuple, list)
+
+
 def variables_of(kind: type[AppSettings]) -> list[str]:
     """The variables of the environment that a struct is read from."""
     return [variable.name for field in fields_of(kind) for variable in field.variables]
@@ -176,7 +216,7 @@ def _given(
 ) -> tuple[Any, Came]:
     """What is said about a setting, and where. Nothing at all and an empty text say nothing."""
     option = options.get(field.name)
-    if option is not None and option != ():
+    if option not in (None, (), []):
         return option, "option"
     for variable in field.variables:
         text = environment.get(variable.name, "").strip()
@@ -188,13 +228,12 @@ def _given(
 
 
 def _split(field: Field, text: str) -> Any:
-    plain = get_args(field.kind)[0] if get_origin(field.kind) is Annotated else field.kind
-    return text.split() if get_origin(plain) in (tuple, list) else text
+    return text.split() if _has_many(field) else text
 
 
 def _fitting(field: Field, value: Any, came: Came) -> Any:
     try:
-        return msgspec.convert(value, field.kind, strict=came != "environment")
+        return msgspec.convert(value, field.kind, strict=came == "file")
     except msgspec.ValidationError as error:
         shown = "" if field.secret else f", not {str(value)[:VALUE_CHARS_SHOWN]!r}"
         raise Invalid(f"the setting {_names(field)} cannot be that{shown}: {error}") from None
@@ -245,7 +284,9 @@ __all__ = [
     "Variable",
     "bucket_of",
     "explain_settings",
+    "parse_options",
     "read_settings",
     "shown_settings",
     "variables_of",
+    "words_of",
 ]

@@ -11,6 +11,7 @@ import typer
 from bucketmq import __version__
 from bucketmq.cli import (
     apps,
+    apps_run,
     audit,
     dead,
     demo,
@@ -314,6 +315,20 @@ SPARK.add("Verbs", spark.orphans, "bucketmq spark orphans jobs")
 APPS = _group("apps", "Work", "Applications: pipelines, agents and pages that belong together, ready to run.")
 
 APPS.add("Look", apps.ls, "bucketmq apps ls", "bucketmq apps ls --json")
+APPS.add(
+    "Run",
+    apps_run.run,
+    "timeout 4 bucketmq apps run moderation --only router",
+    "bucketmq apps run moderation --only moderation --without-spark --once",
+    context_settings=pipeline.PASS_ON,
+)
+APPS.add("Run", apps.demo, "bucketmq apps demo moderation --count 60 --json", context_settings=pipeline.PASS_ON)
+APPS.add(
+    "Run",
+    apps.rerun,
+    "bucketmq apps rerun moderation --stage judge --key post-17 --dry-run",
+    "bucketmq apps rerun moderation --stage judge --since 2h --rate 100 --json",
+)
 APPS.add("Look", apps.show, "bucketmq apps show moderation", "bucketmq apps show moderation --json")
 ROOT.add(
     "Work",

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from bucketmq.apps import registry
 from bucketmq.apps.app import App, made
-from bucketmq.apps.settings import explain_settings
-from bucketmq.cli.options import Json, wants_json
-from bucketmq.cli.output import emit, emit_text, say, table
+from bucketmq.apps.settings import explain_settings, read_settings
+from bucketmq.cli.exits import Code
+from bucketmq.cli.options import Json, open_bucket, state_of, wants_json
+from bucketmq.cli.output import emit, emit_text, plural, say, table
+from bucketmq.cli.progress import Progress
+from bucketmq.cli.queues import Provider
+from bucketmq.cli.rules_run import moment
+from bucketmq.errors import Invalid
+from bucketmq.pipeline import FromEvents
+from bucketmq.pipeline.again import Retold, Which, retell
+from bucketmq.pricing import dollars, prices_of
+from bucketmq.procedures.requests import Procedure
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An application; see: bucketmq apps ls.")]
 SettingsFile = Annotated[
@@ -80,6 +90,76 @@ def _described(app: App, file: str | None) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    import msgspec
-
     return msgspec.to_builtins(value, enc_hook=str) if value not in ((), "") else None
+
+
+def demo(context: typer.Context, name: Name) -> None:
+    """See an application work, with made-up data on this machine. Options of the demo follow: --keep, --count, ..."""
+    app = registry.get(name)
+    if app.demo is None:
+        raise Invalid(f"application {name!r} has no demo; run it: bucketmq apps run {name}")
+    single = typer.Typer(add_completion=False)
+    single.command(name)(app.demo())
+    command = typer.main.get_command(single)
+    code = command.main(context.args, f"bucketmq apps demo {name}", standalone_mode=False, obj=state_of(context))
+    if code:
+        raise typer.Exit(code)
+
+
+def rerun(
+    context: typer.Context,
+    name: Name,
+    *,
+    stage: Annotated[str, typer.Option(metavar="STAGE", help="The stage, or its pipeline: bucketmq apps show NAME.")],
+    key: Annotated[
+        list[str] | None, typer.Option("--key", metavar="KEY", help="An object, or a message's key; may be repeated.")
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="Each object or message whose key begins so; '' is all.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="What the log has since then; or 2h, 7d.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="And until then.")] = None,
+    rate: Annotated[float, typer.Option(metavar="N", help="Told again in a second, at most.")] = 1_000.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many, and what it costs at most.")] = False,
+    provider: Provider = "s3",
+    settings: SettingsFile = None,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The bucket.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a stage again over some of what its pipeline has read. No other pipeline hears of it.
+
+    The events or messages are told to the pipeline again, which works them off where it runs. Results that would be the
+    same are not written. Of objects it takes what is there now, with --since what happened then.
+    """
+    app = registry.get(name)
+    prices = prices_of(provider)
+    chosen = url or state_of(context).url
+    found = read_settings(app.settings, app=app.name, options={"url": chosen} if chosen else {}, file=settings)
+    pipeline = app.with_stage(stage, found)
+    which = Which(keys=tuple(key or ()), prefix=prefix, since=moment(since), until=moment(until))
+    with open_bucket(context, found.url) as bucket, Progress(f"telling {pipeline.name} again") as progress:
+
+        def work() -> Procedure[Retold]:
+            opened = yield from bucket.api.open()
+            told = retell(
+                opened,
+                pipeline,
+                which,
+                rate_per_second=rate,
+                dry_run=dry_run,
+                progress=lambda count: progress.show(f"{count:,} so far"),
+            )
+            return (yield from told)
+
+        done = bucket.run(work())
+    dollars_max = (done.writes_max * prices.write + done.reads_max * prices.read) / 1000
+    if wants_json(context, as_json):
+        emit({"app": name, "stage": stage, "dry_run": dry_run, **msgspec.to_builtins(done), "dollars_max": dollars_max})
+    else:
+        what = "event" if isinstance(pipeline.source, FromEvents) else "message"
+        verb = "would be told" if dry_run else "was told"
+        say(f"{pipeline.name} {verb} {plural(done.told, what)} again, of {done.looked_at:,} looked at")
+        cost = f"{plural(done.reads_max, 'read')} and {plural(done.writes_max, 'write')}"
+        say(f"at most {cost}: {dollars(dollars_max)} at {prices.name}; what models cost is not in it")
+    if not done.told:
+        raise typer.Exit(Code.EMPTY)

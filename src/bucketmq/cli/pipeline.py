@@ -6,12 +6,14 @@ How a name leads to one, and which options it has of its own, is `bucketmq.cli.p
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import inspect
 import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -276,6 +278,46 @@ def _run_pipeline(
     )
     if interrupted():
         raise typer.Exit(Code.INTERRUPTED)
+
+
+def run_together(
+    pipelines: Sequence[Pipeline], url: str, *, master: str | None, started: Callable[[], None], once: bool
+) -> None:
+    """Run pipelines in one session of Spark until one fails or a signal comes, and finish their batches in flight.
+
+    Each has its own checkpoint, where `pipeline run` keeps it.
+    """
+    from bucketmq.spark.running.run import start
+
+    place, stop = whole(url), Stop()
+    names = "+".join(each.name for each in pipelines)
+    with _session(master, {}, names, None) as spark, _signals(stop) as interrupted:
+        try:
+            queries = [
+                start(each, place, spark, checkpoint=str(_checkpoint(place, each.name)), once=once)
+                for each in pipelines
+            ]
+        except Exception as error:
+            raise explained(error) from error
+        started()
+        with ThreadPoolExecutor(len(queries)) as threads:
+            running = [
+                threads.submit(attend, query, stop, functools.partial(_tell_batch, each.name))
+                for query, each in zip(queries, pipelines, strict=True)
+            ]
+            ended = wait(running, return_when=FIRST_EXCEPTION).done
+            if any(each.exception() is not None for each in ended) and not stop.wanted:  # told twice, it is urgent
+                stop.tell()
+            for each in running:
+                each.result()
+    if interrupted():
+        raise typer.Exit(Code.INTERRUPTED)
+
+
+def _tell_batch(name: str, figures: Figures) -> None:
+    dead = f", {plural(figures.dead_letters, 'dead letter')}" if figures.dead_letters else ""
+    if figures.rows:
+        say(f"{name}: batch {figures.batch}, {plural(figures.rows, 'row')} in {age(figures.seconds)}{dead}")
 
 
 @contextlib.contextmanager

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from bucketmq.apps.app import Agent, Here
+from bucketmq.apps.app import Agent, Here, Page
+from bucketmq.apps.moderation.settings import DESK_TOKENS, ModerationSettings
 
 if TYPE_CHECKING:
     from bucketmq.apps.moderation.router import Told
 
-
-def _on_port(here: Here, name: str) -> Here:
-    """With the port that the caller chose in the settings, if it did."""
-    if here.port is not None:
-        here.settings = msgspec.structs.replace(here.settings, **{name: here.port})
-    return here
+RUNNER = "runner"
+"""What a person is called whose token was made by `apps run`."""
 
 
 async def ingest(here: Here) -> None:
     """Take posts at POST /submit."""
     from bucketmq.apps.moderation.ingest import serve
 
-    _on_port(here, "port_ingest")
     await serve(here.bucket, here.settings, host=here.host, listening=here.ready)
 
 
@@ -32,7 +27,6 @@ async def route(here: Here) -> None:
     from bucketmq.apps.moderation.router import serve
 
     if here.settings.webhook_secrets:
-        _on_port(here, "port_router")
         await serve(here.bucket, here.settings, host=here.host, listening=here.ready)
     else:
         await pull(here)
@@ -57,7 +51,7 @@ async def desk(here: Here) -> None:
     from bucketmq.apps.moderation.desk.app import DeskSettings, serve
     from bucketmq.apps.moderation.desk.people import read_people
 
-    own = _on_port(here, "port_desk").settings
+    own = here.settings
     settings = DeskSettings(
         people=read_people(own.desk_tokens),
         trusted_proxies=own.trusted_proxies,
@@ -66,8 +60,21 @@ async def desk(here: Here) -> None:
     await serve(here.bucket, settings, host=here.host, port=own.port_desk, listening=here.ready)
 
 
+def page(settings: ModerationSettings, address: str) -> Page:
+    """The desk. Where nobody has a token yet, whoever runs it gets one for this run."""
+    if settings.desk_tokens:
+        return Page(address)
+    token = secrets.token_urlsafe(18)
+    return Page(f"{address}/#token={token}", {DESK_TOKENS: f"{RUNNER}={token}:reviewer"})
+
+
 AGENTS = (
-    Agent(name="ingest", run=ingest, about="takes posts at POST /submit, durable when answered"),
-    Agent(name="router", run=route, about="moves judged posts where they belong, and tells people of flagged ones"),
-    Agent(name="desk", run=desk, about="the page where people decide", page=True),
+    Agent(name="ingest", run=ingest, about="takes posts at POST /submit, durable when answered", port="port_ingest"),
+    Agent(
+        name="router",
+        run=route,
+        about="moves judged posts where they belong, and tells people of flagged ones",
+        port="port_router",
+    ),
+    Agent(name="desk", run=desk, about="the page where people decide", port="port_desk", page=page),
 )

@@ -1,0 +1,119 @@
+"""`bucketmq apps run` on an application of another package: all parts, one part, killed parts, wrong settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.ran import Cli
+from cli.running import Running, running
+
+from bucketmq.client import Bucket
+
+pytest.importorskip("pyarrow")
+
+pytestmark = pytest.mark.usefixtures("installed")
+
+WAIT_SECONDS = 60.0
+
+
+def said(process: Running, part: str, text: str) -> dict[str, Any]:
+    """Read what is told up to this."""
+    while line := process.line():
+        row: dict[str, Any] = json.loads(line)
+        if row.get("part") == part and text in row["said"]:
+            return row
+    raise AssertionError(f"{part} did not say {text!r}: {process.err.read()}")
+
+
+def child(parent: int, part: str) -> int:
+    """The process that runs a part, found by its command line."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                words = (folder / "cmdline").read_bytes().decode().split("\0")
+            except OSError:
+                continue
+            if f"--parent={parent}" in words and part in words:
+                return int(folder.name)
+    raise AssertionError(f"no process runs {part}")
+
+
+def is_there(process: int) -> bool:
+    try:
+        return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(done: Any) -> None:
+    by = time.monotonic() + WAIT_SECONDS
+    while not done():
+        assert time.monotonic() < by
+        time.sleep(0.05)
+
+
+ARGS = ["apps", "run", "wordcount", "--without-spark", "--json", "--long-from", "2"]
+
+
+@pytest.mark.slow
+def test_all_parts_run_are_started_again_and_end_together(
+    bucket: Bucket, folder: Path, environment: dict[str, str]
+) -> None:
+    bucket.put("notes/a.txt", "one two three")
+    bucket.put("notes/b.txt", "one")
+    with running(ARGS, environment, folder) as process:
+        said(process, "wordcount", "all parts are ready")
+        bucket.queue("long-notes").receive(1)  # made as the application says
+        assert bucket.queue("long-notes").settings().lease_seconds == 20.0
+        until(lambda: bucket.queue("long-notes").stats().ready + bucket.queue("long-notes").stats().in_flight)
+        assert bucket.get_json("counts/notes/a.txt.json") == {"key": "notes/a.txt", "words": 3}
+        os.kill(child(process.process.pid, "long"), signal.SIGKILL)
+        said(process, "long", "ended by itself (signal 9)")
+        said(process, "long", "ready")
+        children = [child(process.process.pid, part) for part in ("long", "counting")]
+        code, _, err = process.stop()
+        assert code == 0, err
+        assert not any(is_there(each) for each in children)
+    rules = {rule.name for rule in bucket.rules.list()}
+    assert {"wordcount-all", "wordcount-long", "counting"} <= rules
+
+
+@pytest.mark.slow
+def test_the_parts_end_with_a_supervisor_that_is_killed(folder: Path, environment: dict[str, str]) -> None:
+    with running(ARGS, environment, folder) as process:
+        said(process, "wordcount", "all parts are ready")
+        children = [child(process.process.pid, part) for part in ("long", "counting")]
+        process.process.kill()
+        until(lambda: not any(is_there(each) for each in children))
+
+
+def test_one_part_runs_alone(cli: Cli, bucket: Bucket) -> None:
+    bucket.put("notes/a.txt", "one two three")
+    ran = cli("apps", "run", "wordcount", "--only", "counting", "--without-spark", "--once")
+    assert ran.code == 0, ran
+    assert bucket.get_json("counts/notes/a.txt.json")["words"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "nothing"], "has no part 'nothing'; there are: long, counting, spark"),
+        (["--long-from", "many"], "--long-from or WORDCOUNT_LONG_FROM cannot be that, not 'many'"),
+        (["--lnog"], "there is no option --lnog"),
+        (["--once"], "--once goes with --only"),
+        (["--only", "long", "--once"], "'long' is an agent"),
+        (["--settings", "none.toml"], "cannot read the settings in none.toml"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_starts(
+    cli: Cli, folder: Path, words: list[str], said: str
+) -> None:
+    ran = cli("apps", "run", "wordcount", *words)
+    assert ran.code in (1, 2) and said in ran.err
+    assert not (folder / "bucket").exists()

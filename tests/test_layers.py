@@ -11,11 +11,11 @@ import bucketmq
 
 SOURCE = Path(bucketmq.__file__).parent
 
-PURE = {"errors", "outcomes", "typed", "values", "queue", "log", "events"}
+PURE = {"errors", "outcomes", "typed", "values", "queue", "log", "events", "tables"}
 SHARED = PURE | {"bucket.port", "procedures"}
 """What every room of `procedures/` may use: the modules right below it included."""
 
-ROOMS = ("segments", "heads", "sending", "bulk", "upkeep", "claiming", "working", "objects", "rules")
+ROOMS = ("segments", "heads", "sending", "bulk", "upkeep", "claiming", "working", "objects", "tables", "rules")
 """The rooms of `procedures/`, from the lowest to the highest. A room may use those before it."""
 
 PROCEDURES = {"procedures"} | {f"procedures.{room}" for room in ROOMS}
@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "values": set(),
     "queue": {"errors", "outcomes", "values", "queue"},
     "log": {"errors", "outcomes", "queue", "log"},
+    "tables": {"errors", "queue.settings", "tables"},
     "events": {"errors", "values", "queue.settings", "log.layout", "events"},
     "bucket": {"errors", "values", "bucket", "log.layout"},
     "procedures": SHARED,

@@ -23,6 +23,7 @@ from bucketmq.api.options import StoreOptions
 from bucketmq.api.queue import QueueApi
 from bucketmq.api.rules import RulesApi
 from bucketmq.api.subscription import SubscriptionApi
+from bucketmq.api.tables import TableApi
 from bucketmq.binding import awaiting, looking_like, plain
 from bucketmq.bucket.urls import open_store, without_secrets
 from bucketmq.changes import AsyncChange, Change
@@ -31,7 +32,7 @@ from bucketmq.engines.asynchronous import Asynchronous
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
 from bucketmq.events.event import ObjectEvent
-from bucketmq.facade import BucketFacade, DeadLettersFacade, QueueFacade, SubscriptionFacade
+from bucketmq.facade import BucketFacade, DeadLettersFacade, QueueFacade, SubscriptionFacade, TableFacade
 from bucketmq.notify.lazy import LazyPoster
 from bucketmq.procedures.requests import Procedure
 from bucketmq.rulebook import environment, is_async
@@ -195,6 +196,21 @@ class Rules:
         return f"<Rules of {self._api.bucket.where}>"
 
 
+class Table(TableFacade):
+    """Rows in Parquet files, replaced and deleted by group, each commit in one step."""
+
+    def __init__(self, engine: Asynchronous, api: TableApi) -> None:
+        self._run = engine.run
+        self._api = api
+
+    commit = awaiting(TableApi.commit)
+    upsert = awaiting(TableApi.upsert)
+    replace = awaiting(TableApi.replace)
+    delete = awaiting(TableApi.delete)
+    snapshot = awaiting(TableApi.snapshot)
+    read = awaiting(TableApi.read)
+
+
 class Bucket(BucketFacade):
     """A place for queues, and the event bus of its objects. Make one with `connect`."""
 
@@ -223,6 +239,7 @@ class Bucket(BucketFacade):
     queue = plain(BucketApi.queue, Queue)
     existing_queue = plain(BucketApi.existing_queue, Queue)
     queues = awaiting(BucketApi.queues)
+    table = plain(BucketApi.table, Table)
 
     put = awaiting(BucketApi.put)
     put_many = awaiting(BucketApi.put_many)

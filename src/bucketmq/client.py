@@ -20,6 +20,7 @@ from bucketmq.api.options import StoreOptions
 from bucketmq.api.queue import QueueApi
 from bucketmq.api.rules import RulesApi
 from bucketmq.api.subscription import SubscriptionApi
+from bucketmq.api.tables import TableApi
 from bucketmq.binding import blocking, plain
 from bucketmq.bucket.urls import open_store, without_secrets
 from bucketmq.changes import AsyncChange, Change
@@ -28,7 +29,7 @@ from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
 from bucketmq.events.event import ObjectEvent
-from bucketmq.facade import BucketFacade, DeadLettersFacade, QueueFacade, SubscriptionFacade
+from bucketmq.facade import BucketFacade, DeadLettersFacade, QueueFacade, SubscriptionFacade, TableFacade
 from bucketmq.notify.lazy import LazyPoster
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.working.keeper import Keeper, hand_in_all
@@ -152,6 +153,21 @@ class Rules:
         return f"<Rules of {self._api.bucket.where}>"
 
 
+class Table(TableFacade):
+    """Rows in Parquet files, replaced and deleted by group, each commit in one step."""
+
+    def __init__(self, engine: Blocking, api: TableApi) -> None:
+        self._run = engine.run
+        self._api = api
+
+    commit = blocking(TableApi.commit)
+    upsert = blocking(TableApi.upsert)
+    replace = blocking(TableApi.replace)
+    delete = blocking(TableApi.delete)
+    snapshot = blocking(TableApi.snapshot)
+    read = blocking(TableApi.read)
+
+
 class Bucket(BucketFacade):
     """A place for queues, and the event bus of its objects. Make one with `connect`."""
 
@@ -182,6 +198,7 @@ class Bucket(BucketFacade):
     queue = plain(BucketApi.queue, Queue)
     existing_queue = plain(BucketApi.existing_queue, Queue)
     queues = blocking(BucketApi.queues)
+    table = plain(BucketApi.table, Table)
 
     put = blocking(BucketApi.put)
     put_many = blocking(BucketApi.put_many)

@@ -10,6 +10,7 @@ from bucketmq.api.dead_letters import DeadApi
 from bucketmq.api.options import WorkOptions
 from bucketmq.api.queue import QueueApi
 from bucketmq.api.subscription import SubscriptionApi
+from bucketmq.api.tables import TableApi
 from bucketmq.api.watching import Watchers
 from bucketmq.binding import plain
 from bucketmq.bucket.port import Store
@@ -156,3 +157,21 @@ class DeadLettersFacade:
     def __repr__(self) -> str:
         origin = self._api.origin
         return f"<DeadLetters of queue {origin.name!r} in {origin.bucket.where}>"
+
+
+class TableFacade:
+    """What a table knows of itself."""
+
+    _api: TableApi
+
+    @property
+    def name(self) -> str:
+        return self._api.name
+
+    @property
+    def api(self) -> TableApi:
+        """What can be asked of this table, as procedures that its bucket carries out: `bucket.run(procedure)`."""
+        return self._api
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name!r} in {self._api.bucket.where}>"

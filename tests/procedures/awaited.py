@@ -82,7 +82,7 @@ class Awaited:
         return f"Awaited({self._real!r})"
 
 
-WRAPPED = (aio.Bucket, aio.Queue, aio.Subscription, aio.DeadLetters, aio.Delivery)
+WRAPPED = (aio.Bucket, aio.Queue, aio.Subscription, aio.DeadLetters, aio.Delivery, aio.Table)
 
 
 def wrapped(value: Any, loop: Loop) -> Any:

@@ -8,6 +8,7 @@ from bucketmq.api.objects import ObjectsApi
 from bucketmq.api.options import QueueSettings
 from bucketmq.api.queue import QueueApi
 from bucketmq.api.rules import RulesApi
+from bucketmq.api.tables import TableApi
 from bucketmq.api.watching import WatchingApi
 from bucketmq.procedures.queues import list_queues
 from bucketmq.procedures.requests import Procedure
@@ -30,6 +31,14 @@ class BucketApi(WatchingApi, ObjectsApi):
     def queues(self) -> Procedure[list[str]]:
         """The names of all queues."""
         return (yield from list_queues((yield from self.open())))
+
+    def table(
+        self, name: str, *, key: str | None = None, group: str | None = None, newer_by: str | None = None
+    ) -> TableApi:
+        """The table of this name. Its first commit makes it, and then `key` must be given: the column that tells rows
+        apart. Rows with the same value of the column `group` are replaced and deleted together. With `newer_by`, the
+        column of a whole number or a time, an older state of a group that comes late changes nothing."""
+        return TableApi(self, name, key, group, newer_by)
 
     @property
     def rules(self) -> RulesApi:

@@ -9,7 +9,7 @@ from bucketmq.errors import Corrupt
 SUFFIX = ".ndjson"
 ARCHIVED_SUFFIX = ".parquet"
 
-BOOKKEEPING = frozenset({"queues", "rules", "inventory", "probe", "doctor"})
+BOOKKEEPING = frozenset({"queues", "rules", "inventory", "tables", "probe", "doctor"})
 """The first parts of keys below a bucket's prefix that are this project's own. Users' objects have other names."""
 
 
@@ -74,6 +74,38 @@ class EventKeys(msgspec.Struct, frozen=True):
 
     def chunk(self, sweep: str, name: str) -> str:
         return f"{self.chunks(sweep)}{name}{SUFFIX}"
+
+
+class TableKeys(msgspec.Struct, frozen=True):
+    """The keys of one table below a bucket's prefix."""
+
+    prefix: str
+    table: str
+
+    @property
+    def root(self) -> str:
+        return join(self.prefix, "tables", self.table)
+
+    @property
+    def head(self) -> str:
+        return f"{self.root}/head.json"
+
+    @property
+    def data(self) -> str:
+        return f"{self.root}/data/"
+
+    def file(self, name: str) -> str:
+        """The file of a shard, below the table's root: heads name it so."""
+        return f"data/{name}.parquet"
+
+    def at(self, file: str) -> str:
+        """The whole key of a file that a head names."""
+        return f"{self.root}/{file}"
+
+    @property
+    def unused(self) -> str:
+        """The files that no head named when it was last looked (see `procedures.tables.unused`)."""
+        return f"{self.root}/unused.json"
 
 
 class QueueKeys(msgspec.Struct, frozen=True):

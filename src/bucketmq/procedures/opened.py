@@ -145,6 +145,8 @@ class OpenBucket:
         self.renames = renames
         self.exact_versions = exact_versions
         self.queues: dict[str, OpenQueue] = {}
+        self.tables: dict[Any, Any] = {}
+        """A `tables.opened.OpenTable` by its name and what was said of it."""
         self.unsettled: dict[Any, float | None] = {}
         """The desks at which something waits to be handed in, and since when the keeper knows (`working.keeper`)."""
 

@@ -51,6 +51,10 @@ BUS_NAMED = {
 }
 
 
+def test_a_retry_that_travels_with_a_purge_counts() -> None:
+    assert run_seed(1000311).problems == []
+
+
 @pytest.mark.parametrize("seed", BUS_NAMED, ids=lambda seed: f"{seed}-{BUS_NAMED[seed].replace(' ', '-')}")
 def test_a_seed_of_the_event_bus_that_once_failed_passes(seed: int) -> None:
     assert run_bus_seed(seed).problems == []

@@ -360,6 +360,9 @@ class Auditor:
             self.world.covered["jump"] += 1
         elif (self._who, watch.subscription) in self._purging:
             self.world.covered[f"{was.name} to purged"] += 1
+            # A purge travels with the settlements that wait, behind them: they counted, though nothing is left of them.
+            if was.name == "held" and (decided := self._decided(watch, offset, was)):
+                self.ended[watch.place(offset, was.lease)] = decided[-1]
         else:
             self.problem(f"{watch.queue}/{watch.subscription}/{watch.shard}/{offset} was {was} and is forgotten")
 

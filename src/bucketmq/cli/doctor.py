@@ -16,7 +16,7 @@ from bucketmq.bucket.port import Missing, Object, Refused, Store, Unknown, Writt
 from bucketmq.bucket.urls import open_store, without_secrets
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, Url, Yes, the_url, wants_json
-from bucketmq.cli.output import emit, plural, say, screen
+from bucketmq.cli.output import diagnose, emit, plural, say
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
 from bucketmq.errors import BucketMQError, Denied, Invalid, NotFound, Unavailable, Unsupported
@@ -35,8 +35,8 @@ URL_CHECK = "url and credentials"
 OTHER_STORE = "use a store that honours conditional writes: S3, GCS, Azure, R2, Tigris, current MinIO, Ceph, SeaweedFS"
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One line of the report."""
+class Check(msgspec.Struct, frozen=True):
+    """What came of one check of the store."""
 
     check: str
     status: str
@@ -81,44 +81,35 @@ def doctor(
         inspect_queues(context, url, place, mending=mend, yes=yes, as_json=as_json)
         return
     wanted = the_url(context, place or url)
-    findings = []
-    for finding in examine(wanted):
-        findings.append(finding)
+    checks = []
+    for check in examine(wanted):
+        checks.append(check)
         if wants_json(context, as_json):
-            emit(finding)
+            emit(check)
         else:
-            _show(finding)
-    failed = [each for each in findings if each.status == "FAIL"]
+            diagnose(check.status, f"{check.check:<{CHECK_WIDTH}}  {check.detail}", check.fix)
+    failed = [each for each in checks if each.status == "FAIL"]
     say(f"{plural(len(failed), 'check')} failed" if failed else "all checks passed: this bucket can hold queues")
     if failed:
         raise typer.Exit(Code.UNAVAILABLE if failed[0].kind == Unavailable.kind else Code.ERROR)
 
 
-def _show(finding: Finding) -> None:
-    style = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}[finding.status]
-    console = screen()
-    console.print(f"[{style}]{finding.status:<4}[/]  {finding.check:<{CHECK_WIDTH}}  ", end="", soft_wrap=True)
-    console.print(finding.detail, markup=False, soft_wrap=True)
-    if finding.fix:
-        console.print(f"      fix: {finding.fix}", markup=False, soft_wrap=True)
-
-
-def examine(url: str) -> Iterator[Finding]:
+def examine(url: str) -> Iterator[Check]:
     """Every check in turn, up to a failure that all others would share, such as missing credentials."""
     try:
         store, prefix = open_store(url)
     except BucketMQError as error:
         yield _failed(URL_CHECK, error, url)
         return
-    yield Finding(URL_CHECK, "ok", f"{without_secrets(url)} can be opened")
+    yield Check(URL_CHECK, "ok", f"{without_secrets(url)} can be opened")
     patient = Patient(store, prefix)
     try:
         for name, check in patient.checks():
             try:
                 status, detail, fix = check()
-                yield Finding(name, status, detail, fix)
+                yield Check(name, status, detail, fix)
             except Wrong as error:
-                yield Finding(name, "FAIL", str(error), OTHER_STORE, Unsupported.kind)
+                yield Check(name, "FAIL", str(error), OTHER_STORE, Unsupported.kind)
             except BucketMQError as error:
                 yield _failed(name, error, url)
                 if not isinstance(error, Unsupported):
@@ -127,8 +118,8 @@ def examine(url: str) -> Iterator[Finding]:
         patient.clean_up()
 
 
-def _failed(check: str, error: BucketMQError, url: str) -> Finding:
-    return Finding(check, "FAIL", " ".join(str(error).split()), _fix(error, url, check), error.kind)
+def _failed(check: str, error: BucketMQError, url: str) -> Check:
+    return Check(check, "FAIL", " ".join(str(error).split()), _fix(error, url, check), error.kind)
 
 
 def _fix(error: BucketMQError, url: str, check: str) -> str:

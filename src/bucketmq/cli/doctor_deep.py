@@ -6,7 +6,7 @@ import typer
 
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import open_bucket, wants_json
-from bucketmq.cli.output import ask, emit, plural, printable, screen
+from bucketmq.cli.output import ask, diagnose, emit, plural, printable, screen
 from bucketmq.client import Bucket
 from bucketmq.errors import NotFound
 from bucketmq.log.layout import QueueKeys
@@ -14,6 +14,9 @@ from bucketmq.procedures.upkeep.inspect import Finding, Inspection, inspect
 from bucketmq.procedures.upkeep.mend import mend
 from bucketmq.procedures.verbs import list_page
 from bucketmq.queue.settings import DEAD_SUFFIX
+
+LOSSES_MAX = 10
+"""How many are shown, the last ones."""
 
 
 def deep(
@@ -71,24 +74,22 @@ def _show(found: Inspection, *, as_json: bool) -> None:
                 "messages": found.messages,
                 "heads": found.heads,
                 "lost": found.lost,
+                "losses": found.losses,
                 "findings": [_row(each) for each in found.findings],
             }
         )
         return
     for finding in found.findings:
-        _line("FAIL", "bold red", f"{finding.queue}: {finding.key}: {finding.what}{_place(finding)}")
-        _line("", "", f"fix: {'--mend: ' if finding.mendable else ''}{finding.cure}")
+        text = f"{finding.queue}: {finding.key}: {finding.what}{_place(finding)}"
+        diagnose("FAIL", text, f"{'--mend: ' if finding.mendable else ''}{finding.cure}")
     if found.lost:
-        _line("lost", "yellow", f"{found.queue}: {plural(found.lost, 'message')} recorded as lost")
+        places = [f"shard {each.shard}, offsets {each.start} to {each.stop - 1}" for each in found.losses[-LOSSES_MAX:]]
+        more = "" if len(found.losses) <= LOSSES_MAX else "; --json shows all"
+        what = f"{plural(found.lost, 'message')} recorded as lost: {'; '.join(places)}{more}"
+        diagnose("lost", f"{found.queue}: {what}")
     if not found.findings:
         counts = plural(found.segments, "segment"), plural(found.messages, "message"), plural(found.heads, "head")
-        _line("ok", "green", f"{found.queue}: {', '.join(counts)}: no damage")
-
-
-def _line(mark: str, style: str, text: str) -> None:
-    console = screen()
-    console.print(f"{mark:<6}", style=style, end="", soft_wrap=True)
-    console.print(printable(text), markup=False, soft_wrap=True)
+        diagnose("ok", f"{found.queue}: {', '.join(counts)}: no damage")
 
 
 def _place(finding: Finding) -> str:

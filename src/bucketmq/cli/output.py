@@ -134,6 +134,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
     screen().print(made)
 
 
+DIAGNOSES = {"ok": "green", "warn": "yellow", "lost": "yellow", "FAIL": "bold red"}
+"""What a diagnosis can say, and its style."""
+
+
+def diagnose(status: str, text: str, fix: str = "") -> None:
+    """A line of `doctor` on standard output, and one that says what to do."""
+    console = screen()
+    console.print(f"{status:<6}", style=DIAGNOSES[status], end="", soft_wrap=True)
+    console.print(printable(text), markup=False, soft_wrap=True)
+    if fix:
+        console.print(printable(f"      fix: {fix}"), markup=False, soft_wrap=True)
+
+
 def ask(question: str, *, yes: bool) -> bool:
     """Whether to go ahead: asked on a terminal, taken from `--yes` elsewhere."""
     if yes:

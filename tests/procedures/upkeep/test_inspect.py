@@ -264,6 +264,32 @@ def test_a_loss_is_recorded_once(queue: Damaged) -> None:
     assert queue.inspect().lost == PER_SEGMENT
 
 
+def test_stats_tell_of_losses(queue: Damaged) -> None:
+    queue.segment(3).unlink()
+    queue.mend()
+    with bucketmq.connect(str(queue.folder)) as bucket:
+        found = bucket.queue(QUEUE).stats()
+    assert found.lost == PER_SEGMENT
+    assert any("4 messages are lost; which, says bucketmq doctor --deep jobs" in line for line in found.advice)
+
+
+def test_stats_of_a_queue_whose_losses_cannot_be_read_say_so(queue: Damaged) -> None:
+    (queue.root / "losses.json").write_bytes(b"garbage")
+    with bucketmq.connect(str(queue.folder)) as bucket:
+        found = bucket.queue(QUEUE).stats()
+    assert found.lost == 0
+    assert any("whether messages were lost is not known" in line for line in found.advice)
+
+
+def test_before_a_head_is_moved_back_the_dry_run_says_how_much_is_delivered_again(queue: Damaged) -> None:
+    raise_head(queue, 7)
+    (finding,) = queue.inspect().findings
+    kept = sum(len(path.read_bytes().splitlines()) for path in (queue.root / "log").rglob("*.ndjson"))
+    assert finding.cure == f"begin again at 0; what is kept, {kept} in all, is delivered again, settled or not"
+    queue.mend()
+    assert len(queue.left()) >= kept
+
+
 def test_what_changed_since_the_inspection_is_left_alone(queue: Damaged) -> None:
     """Two who mend at a time, or a worker that is alive."""
     raise_head(queue, 7)

@@ -26,12 +26,15 @@ from bucketmq.log.segment import Segment, decode_lines
 from bucketmq.procedures.bulk.publish import Publication
 from bucketmq.procedures.queues import DEAD_SETTINGS
 from bucketmq.procedures.requests import Procedure
-from bucketmq.procedures.segments.losses import Losses, read_losses
+from bucketmq.procedures.segments.losses import Losses
 from bucketmq.procedures.upkeep.archive import Archive
 from bucketmq.procedures.upkeep.readers import Reader
 from bucketmq.procedures.verbs import get, list_all, look
 from bucketmq.queue.head import Head, Span
 from bucketmq.queue.settings import DEAD_SUFFIX, Settings
+
+UPGRADE = "upgrade bucketmq"
+"""What the error of an object of a later format says."""
 
 Document = TypeVar("Document")
 replace = msgspec.structs.replace
@@ -79,9 +82,14 @@ class Inspection(msgspec.Struct, frozen=True):
     segments: int
     messages: int
     heads: int
-    lost: int
-    """Messages that were recorded as lost before."""
+    losses: tuple[Loss, ...]
+    """What was recorded as lost before."""
     findings: tuple[Finding, ...]
+
+    @property
+    def lost(self) -> int:
+        """How many messages that is."""
+        return sum(each.stop - each.start for each in self.losses)
 
 
 class _Shard:
@@ -256,11 +264,8 @@ class _Inspector:
 
     def read_losses(self) -> Procedure[None]:
         cure = "begin an empty one; what was recorded as lost is found again"
-        yield from self._reset(Losses, Losses(), "losses-unreadable", self.keys.losses, cure)
-        try:
-            self.losses = yield from read_losses(self.keys)
-        except Corrupt:
-            pass  # it is among the findings
+        found = yield from self._register(Losses, "losses-unreadable", self.keys.losses, cure, empty=Losses())
+        self.losses = found or Losses()
 
     def _hole(self, seen: _Shard, base: int) -> None:
         seen.holes.append((seen.tail, base))
@@ -312,12 +317,11 @@ class _Inspector:
             self.find("hint-wrong", key, what, cure, shard=seen.shard, offset=hint.base, rewrite=rewrite)
 
     def _head(self, seen: _Shard, name: str, key: str, found: Object, head: Head | Corrupt) -> None:
-        again = f"begin again at {seen.low}, the first message that is kept; messages may be delivered twice"
+        again = _again(seen)
         if isinstance(head, Corrupt):
-            newer = "upgrade bucketmq" in str(head)
-            cure = "upgrade bucketmq" if newer else again
+            newer = _is_newer(head)
             rewrite = None if newer else _over(key, found, Head(seen.low, seen.low, version=1))
-            self.find("head-unreadable", key, head, cure, shard=seen.shard, rewrite=rewrite)
+            self.find("head-unreadable", key, head, UPGRADE if newer else again, shard=seen.shard, rewrite=rewrite)
             return
         if head.next > seen.tail and not seen.torn:
             what = (
@@ -367,15 +371,20 @@ class _Inspector:
                     yield from self._register(Publication, "publication-unreadable", entry.key, cure)
         yield from self._register(Archive, "archive-unreadable", self.keys.archive, "restore it from a copy")
 
-    def _register(self, kind: type[Document], slug: str, key: str, cure: str) -> Procedure[Document | None]:
+    def _register(
+        self, kind: type[Document], slug: str, key: str, cure: str, *, empty: Document | None = None
+    ) -> Procedure[Document | None]:
+        """The register at `key`; None if there is none. One that cannot be read is found, and replaced by `empty`."""
         found = yield from get(key)
         if isinstance(found, Missing):
             return None
         read = _decoded(lambda body, where: documents.decode(kind, body, where), found.body, key)
-        if isinstance(read, Corrupt):
-            self.find(slug, key, read, cure)
-            return None
-        return read
+        if not isinstance(read, Corrupt):
+            return read
+        newer = _is_newer(read)
+        rewrite = None if newer or empty is None else _over(key, found, empty)
+        self.find(slug, key, read, UPGRADE if newer else cure, rewrite=rewrite)
+        return None
 
     def _dedup(self) -> Procedure[None]:
         folder = join(self.keys.root, "dedup") + "/"
@@ -385,11 +394,12 @@ class _Inspector:
         for stem in stems:  # one that has registers below it stays split: their keys count
             empty = Dedup(format=SPLIT_FORMAT, split=True) if stem in split else Dedup()
             cure = "forget its keys: one may be sent twice"
-            yield from self._reset(Dedup, empty, "dedup-unreadable", f"{folder}{stem}.json", cure)
+            yield from self._register(Dedup, "dedup-unreadable", f"{folder}{stem}.json", cure, empty=empty)
 
     def _delayed(self) -> Procedure[None]:
         cure = "begin an empty one; messages that were being moved may arrive twice"
-        yield from self._reset(Later, Later(), "delayed-register-unreadable", self.keys.later_register, cure)
+        slug, key = "delayed-register-unreadable", self.keys.later_register
+        yield from self._register(Later, slug, key, cure, empty=Later())
         entries, _ = yield from list_all(self.keys.laters)
         for entry in entries:
             found = yield from get(entry.key)
@@ -398,15 +408,6 @@ class _Inspector:
                 if isinstance(read, Corrupt):
                     cure = "restore it from a copy, or move it out of the queue's folder: it holds up what is due"
                     self.find("delayed-unreadable", entry.key, read, cure)
-
-    def _reset(self, kind: type[Document], empty: Document, slug: str, key: str, cure: str) -> Procedure[None]:
-        found = yield from get(key)
-        if isinstance(found, Object):
-            read = _decoded(lambda body, where: documents.decode(kind, body, where), found.body, key)
-            if isinstance(read, Corrupt):
-                newer = "upgrade bucketmq" in str(read)
-                rewrite = None if newer else _over(key, found, empty)
-                self.find(slug, key, read, "upgrade bucketmq" if newer else cure, rewrite=rewrite)
 
     def _reader(self, key: str, shards: dict[int, _Shard]) -> Procedure[None]:
         reader = yield from self._register(Reader, "reader-unreadable", key, "delete it; the query writes it again")
@@ -434,10 +435,21 @@ def inspect(prefix: str, queue: str) -> Procedure[Inspection]:
         what = f"holds messages, but the settings know of {settings.shards} shards"
         inspector.find("shard-unknown", inspector.keys.log(shard), what, "raise the shard count", shard=shard)
     yield from inspector.registers(shards)
+    losses = tuple(Loss(shard, each.start, each.stop) for shard, gaps in inspector.losses.lost.items() for each in gaps)
     findings = tuple(inspector.findings)
-    return Inspection(
-        queue, inspector.segments, inspector.messages, len(inspector.heads), inspector.losses.count, findings
-    )
+    return Inspection(queue, inspector.segments, inspector.messages, len(inspector.heads), losses, findings)
+
+
+def _is_newer(error: Corrupt) -> bool:
+    """Whether it cannot be read because a later release wrote it."""
+    return UPGRADE in str(error)
+
+
+def _again(seen: _Shard) -> str:
+    """What becomes of a head that tells nothing about this log: which messages were settled, nobody knows any more."""
+    count = sum(end - base for base, end in seen.ends.items())
+    kept = "no messages are kept that would be" if not count else f"what is kept, {count:,} in all, is"
+    return f"begin again at {seen.low}; {kept} delivered again, settled or not"
 
 
 def _settings_cure(guess: Settings) -> str:

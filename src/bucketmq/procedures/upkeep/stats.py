@@ -11,8 +11,8 @@ A message is, for each subscription, in one of four states:
 
 For each shard: the tail (one GET when it is known), and for each subscription the head (one GET) and the time of its
 oldest ready segment (one LIST of one entry). Three LISTs for what is delayed and which subscriptions and readers there
-are, and one GET for each reader. What the numbers count are offsets of the log: a message for another subscription, or
-an event that a rule will pass over, counts as ready until the head has passed it.
+are, one GET for each reader, and one for what is recorded as lost. What the numbers count are offsets of the log: a
+message for another subscription, or an event that a rule will pass over, counts as ready until the head has passed it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bucketmq.log.layout import due_of, head_of
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import open_queue, reload_settings
 from bucketmq.procedures.requests import Now, Procedure
+from bucketmq.procedures.segments.losses import read_losses
 from bucketmq.procedures.segments.tail import fresh_tail, trim_mark, true_end
 from bucketmq.procedures.upkeep.readers import Reader, all_readers
 from bucketmq.procedures.verbs import get, get_document, get_many, list_all, list_page
@@ -151,6 +152,8 @@ class QueueStats(Value, msgspec.Struct, frozen=True):
     readers: tuple[ReaderStats, ...] = ()
     damaged: tuple[Damage, ...] = ()
     """Heads that are ahead of their log, those of the dead letters included."""
+    lost: int = 0
+    """Messages that were found to be gone, though nobody settled or trimmed them."""
     advice: tuple[str, ...] = ()
     """What to do about what the numbers show, a sentence each."""
 
@@ -162,6 +165,7 @@ def stats(queue: OpenQueue) -> Procedure[QueueStats]:
     letters, damaged_letters = yield from _dead(queue)
     delayed, due, oldest_due, more = yield from _delayed(queue)
     readers = yield from _readers(queue, tails)
+    lost, unknown = yield from _lost(queue)
     ages = [each.oldest_ready_seconds for each in found if each.oldest_ready_seconds is not None]
     dead = letters + sum(each.dead for each in found)
     return QueueStats(
@@ -178,7 +182,8 @@ def stats(queue: OpenQueue) -> Procedure[QueueStats]:
         subscriptions=found,
         readers=readers,
         damaged=damaged + damaged_letters,
-        advice=tuple(_queue_advice(queue, found, readers, dead)),
+        lost=lost,
+        advice=(*_queue_advice(queue, found, readers, dead), *unknown),
     )
 
 
@@ -376,6 +381,16 @@ def _delayed(queue: OpenQueue) -> Procedure[tuple[int, int, list[float], bool]]:
     moved = found[0].finished if found else {}
     ages = [now - due_of(key) for key in due if key.removeprefix(queue.keys.root + "/") not in moved]
     return len(entries) - len(due), len(ages), ages and [max(ages)], more
+
+
+def _lost(queue: OpenQueue) -> Procedure[tuple[int, tuple[str, ...]]]:
+    """How many messages are recorded as lost, and what to say about it."""
+    try:
+        count = (yield from read_losses(queue.keys)).count
+    except Corrupt as error:
+        return 0, (f"whether messages were lost is not known: {error}",)
+    many = "1 message is" if count == 1 else f"{count:,} messages are"
+    return count, (f"{many} lost; which, says bucketmq doctor --deep {queue.name}",) if count else ()
 
 
 def _dead(queue: OpenQueue) -> Procedure[tuple[int, tuple[Damage, ...]]]:

@@ -51,8 +51,11 @@ BUS_NAMED = {
 }
 
 
-def test_a_retry_that_travels_with_a_purge_counts() -> None:
-    assert run_seed(1000311).problems == []
+@pytest.mark.parametrize(
+    "seed", [pytest.param(1000311, id="a retry"), pytest.param(1002749, id="a claim of what waited")]
+)
+def test_what_travels_with_a_purge_counts(seed: int) -> None:
+    assert run_seed(seed).problems == []
 
 
 @pytest.mark.parametrize("seed", BUS_NAMED, ids=lambda seed: f"{seed}-{BUS_NAMED[seed].replace(' ', '-')}")

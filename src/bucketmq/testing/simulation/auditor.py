@@ -360,7 +360,9 @@ class Auditor:
             self.world.covered["jump"] += 1
         elif (self._who, watch.subscription) in self._purging:
             self.world.covered[f"{was.name} to purged"] += 1
-            # A purge travels with the settlements that wait, behind them: they counted, though nothing is left of them.
+            # A purge travels with the claims and settlements of its process, behind them: they counted, though nothing
+            # is left of them.
+            self._purged.add((watch.subscription, watch.shard, offset))
             if was.name == "held" and (decided := self._decided(watch, offset, was)):
                 self.ended[watch.place(offset, was.lease)] = decided[-1]
         else:

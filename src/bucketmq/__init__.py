@@ -15,7 +15,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from bucketmq import aio
-    from bucketmq.changes import AsyncChange, Change
+    from bucketmq.changes import AsyncChange, AsyncChanges, Change, Changes
     from bucketmq.client import Bucket, DeadLetters, Delivery, Queue, Subscription, connect
     from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage
     from bucketmq.engines.meter import Requests
@@ -51,6 +51,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncChange",
+    "AsyncChanges",
     "Audited",
     "Backoff",
     "Batch",
@@ -58,6 +59,7 @@ __all__ = [
     "BucketMQError",
     "Bury",
     "Change",
+    "Changes",
     "Complete",
     "Contended",
     "Corrupt",
@@ -98,7 +100,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "bucketmq.changes": ("AsyncChange", "Change"),
+    "bucketmq.changes": ("AsyncChange", "AsyncChanges", "Change", "Changes"),
     "bucketmq.client": ("Bucket", "DeadLetters", "Delivery", "Queue", "Subscription", "connect"),
     "bucketmq.deliveries": ("Batch", "DeadLetter", "PeekedMessage"),
     "bucketmq.engines.meter": ("Requests",),

@@ -1,26 +1,30 @@
-"""What a watcher's handler is given: one change of one object, and what can be done about it.
+"""What a watcher's handler is given: a change of an object, or a batch of changes, and what can be done about them.
 
 The same two classes serve every way in: `Change` for plain handlers, `AsyncChange` for async ones, whether the handler
-pulls (`@bucket.watch`) or is mounted as a webhook endpoint; both bind the verbs of `ChangeApi`. What a handler writes
-through its change carries the hop count and the lineage that the loop guard needs.
+pulls (`@bucket.watch`) or is mounted as a webhook endpoint; both bind the verbs of `ChangeApi`. One that was registered
+with `batch=` gets a list of them, `Changes` or `AsyncChanges`, whose verbs do for all what a change does for one. What
+a handler writes through its changes carries the hop count and the lineage that the loop guard needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
+
+import msgspec
 
 from bucketmq.binding import awaiting, blocking
-from bucketmq.errors import Contended, NotFound
+from bucketmq.errors import BucketMQError, Contended, NotFound
 from bucketmq.events.event import Kind, ObjectEvent
-from bucketmq.procedures.objects.batches import Stored
-from bucketmq.procedures.objects.content import decode_content, encode_content
-from bucketmq.procedures.objects.metadata import Cause, cause_of
-from bucketmq.procedures.objects.move import move
-from bucketmq.procedures.objects.put import put
+from bucketmq.procedures.abreast import abreast
+from bucketmq.procedures.objects.batches import Failed, Stored, failed
+from bucketmq.procedures.objects.content import decode_content, encode_content, encode_put
+from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause, cause_of
+from bucketmq.procedures.objects.move import Move, move, move_many
+from bucketmq.procedures.objects.put import Put, put, put_many
 from bucketmq.procedures.objects.read import Read, read_object
-from bucketmq.procedures.objects.remove import remove
+from bucketmq.procedures.objects.remove import Delete, Deleted, remove, remove_many
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
 
@@ -99,10 +103,17 @@ class ChangeData:
         if self._read is None:
             try:
                 self._read = yield from read_object((yield from self._bucket.open()), self.key)
-            except NotFound:
-                self.is_over = True
+            except NotFound as error:
+                self._note_failure(error.kind)
                 raise
         return self._read
+
+    def _moving(self, target: str, *, replace: bool) -> Move:
+        return Move(self.key, target, self.version, replace, self.cause)
+
+    def _note_failure(self, kind: str) -> None:
+        """Nothing is left to do about it if its object is gone or another by now."""
+        self.is_over = self.is_over or kind in (Contended.kind, NotFound.kind)
 
 
 class ChangeApi(ChangeData):
@@ -131,8 +142,8 @@ class ChangeApi(ChangeData):
             return (
                 yield from move(bucket, self.key, target, if_version=self.version, replace=replace, cause=self.cause)
             )
-        except (Contended, NotFound):
-            self.is_over = True
+        except (Contended, NotFound) as error:
+            self._note_failure(error.kind)
             raise
 
     def put(
@@ -148,9 +159,76 @@ class ChangeApi(ChangeData):
         bucket = yield from self._bucket.open()
         try:
             return (yield from remove(bucket, self.key, if_version=self.version, cause=self.cause))
-        except Contended:
-            self.is_over = True
+        except Contended as error:
+            self._note_failure(error.kind)
             raise
+
+
+OneChange = TypeVar("OneChange", bound=ChangeData)
+
+
+class ChangesData(list[OneChange]):
+    """Changes that a handler is given together, of different objects: a list of them, never empty."""
+
+    @property
+    def _api(self) -> Self:
+        """Its verbs need nothing but itself."""
+        return self
+
+    @property
+    def cause(self) -> Cause:
+        """What writes carry that are made because of all of them: the longest of their chains."""
+        return max((change.cause for change in self), key=lambda cause: cause.hops, default=NO_CAUSE)
+
+    def _open(self) -> Procedure[OpenBucket]:
+        return (yield from self[0]._bucket.open())
+
+    def _put(self, objects: Sequence[Put]) -> Procedure[list[Stored | Failed]]:
+        # What a user hands over as a generator was run through by now: it may ask a change for its content, which must
+        # not happen while a procedure runs.
+        return (yield from put_many((yield from self._open()), objects))
+
+    def _delete(self, changes: Sequence[OneChange]) -> Procedure[list[Deleted | Failed]]:
+        wanted = [Delete(change.key, change.version, change.cause) for change in changes]
+        gone = yield from remove_many((yield from self._open()), wanted)
+        self._note_failures(changes, gone)
+        return gone
+
+    def _note_failures(self, changes: Sequence[OneChange], outcomes: Sequence[object]) -> None:
+        for change, outcome in zip(changes, outcomes, strict=True):
+            if isinstance(outcome, Failed):
+                change._note_failure(outcome.kind)
+
+
+class ChangesApi(ChangesData[OneChange]):
+    """What can be done about a batch of changes."""
+
+    def get_many(self) -> Procedure[list[Read | Failed]]:
+        """The objects as they are now, in the order of the changes; `Failed` for one that is gone. Afterwards
+        `change.json()` and the like cost nothing. One GET each, together."""
+        found = yield from abreast([change._fetch() for change in self])
+        return [
+            failed(change.key, each) if isinstance(each, BucketMQError) else each
+            for change, each in zip(self, found, strict=True)
+        ]
+
+    def move_many(self, targets: Mapping[OneChange, str], *, replace: bool = False) -> Procedure[list[Stored | Failed]]:
+        """Move the objects of these changes, each if it is still in the version that was read (or reported); what
+        became of each, in the order of `targets`. Costs what `bucket.move_many` does."""
+        moves = [change._moving(target, replace=replace) for change, target in targets.items()]
+        moved = yield from move_many((yield from self._open()), moves)
+        self._note_failures(list(targets), moved)
+        return moved
+
+    def put_many(self, objects: Mapping[str, object] | Iterable[Put]) -> Procedure[list[Stored | Failed]]:
+        """Write other objects, as a consequence of these changes. Costs what `bucket.put_many` does."""
+        wanted = [Put(key, body) for key, body in objects.items()] if isinstance(objects, Mapping) else objects
+        return self._put([msgspec.structs.replace(encode_put(each), cause=self.cause) for each in wanted])
+
+    def delete_many(self, changes: Iterable[OneChange]) -> Procedure[list[Deleted | Failed]]:
+        """Delete the objects of these changes, each if it is still in the version that was read (or reported). Costs
+        what `bucket.delete_many` does."""
+        return self._delete(list(changes))
 
 
 class Change(ChangeData):
@@ -183,3 +261,38 @@ class AsyncChange(ChangeData):
     move = awaiting(ChangeApi.move)
     put = awaiting(ChangeApi.put)
     delete = awaiting(ChangeApi.delete)
+
+
+class Changes(ChangesData[Change]):
+    """A batch of changes in the hands of a plain handler: a list of `Change`."""
+
+    def _run(self, procedure: Procedure[Any]) -> Any:
+        return self[0]._run(procedure)
+
+    get_many = blocking(ChangesApi[Change].get_many)
+    move_many = blocking(ChangesApi[Change].move_many)
+    put_many = blocking(ChangesApi[Change].put_many)
+    delete_many = blocking(ChangesApi[Change].delete_many)
+
+
+class AsyncChanges(ChangesData[AsyncChange]):
+    """A batch of changes in the hands of an async handler: a list of `AsyncChange`, the same names, awaited."""
+
+    async def _run(self, procedure: Procedure[Any]) -> Any:
+        return await self[0]._run(procedure)
+
+    get_many = awaiting(ChangesApi[AsyncChange].get_many)
+    move_many = awaiting(ChangesApi[AsyncChange].move_many)
+    put_many = awaiting(ChangesApi[AsyncChange].put_many)
+    delete_many = awaiting(ChangesApi[AsyncChange].delete_many)
+
+
+def changes_of(changes: Sequence[Any]) -> Any:
+    """Changes as a handler of batches is given them."""
+    match changes[0]:
+        case Change():
+            return Changes(changes)
+        case AsyncChange():
+            return AsyncChanges(changes)
+        case _:
+            return ChangesApi(changes)

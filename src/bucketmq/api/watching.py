@@ -10,7 +10,7 @@ import msgspec
 from bucketmq.api.opening import Opening
 from bucketmq.api.options import PolicyOptions
 from bucketmq.api.times import start_of
-from bucketmq.changes import AsyncChange, Change
+from bucketmq.changes import AsyncChange, Change, changes_of
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.events import filters
 from bucketmq.events.event import ObjectEvent
@@ -24,6 +24,9 @@ from bucketmq.procedures.rules.notifier import MakeRun, Notifier, notify, plain_
 from bucketmq.procedures.rules.run import RuleRun
 from bucketmq.rulebook import WATCHER_POLICY, ignore, make_policy
 
+BATCH_MAX = 1_000
+"""Changes that a handler is given at a time, at most."""
+
 Handler = TypeVar("Handler", bound=Callable[[Any], Any])
 
 
@@ -36,6 +39,8 @@ class Watcher(msgspec.Struct, frozen=True):
     policy: Policy
     start: Start
     gather: Gather | None = None
+    batch: int | None = None
+    """How many changes the handler is given at a time; None if it takes them one by one."""
 
 
 class Watchers:
@@ -45,13 +50,21 @@ class Watchers:
         self.by_name: dict[str, Watcher] = {}
 
     def watch(
-        self, filter: str = "", *, name: str | None = None, start: object = "now", **options: Unpack[PolicyOptions]
+        self,
+        filter: str = "",
+        *,
+        batch: int | None = None,
+        name: str | None = None,
+        start: object = "now",
+        **options: Unpack[PolicyOptions],
     ) -> Callable[[Handler], Handler]:
         """A decorator that makes a function the handler of every change that the filter lets through."""
         filters.parse(filter)
+        if batch is not None and (not isinstance(batch, int) or not 1 <= batch <= BATCH_MAX):
+            raise Invalid(f"batch must be 1 to {BATCH_MAX} changes at a time, not {batch!r}")
 
         def register(handler: Handler) -> Handler:
-            self._add(handler, name=name, filter=filter, start=start, options=dict(options))
+            self._add(handler, name=name, filter=filter, start=start, options=dict(options), batch=batch)
             return handler
 
         return register
@@ -83,6 +96,7 @@ class Watchers:
         start: object,
         options: dict[str, Any],
         gather: Gather | None = None,
+        batch: int | None = None,
     ) -> None:
         if not callable(handler):
             raise Invalid(f"a watcher is a function that takes one change, not {handler!r}")
@@ -91,7 +105,7 @@ class Watchers:
         check_rule(Rule(name=chosen, filter=filter, to=ToWatcher(), policy=policy))
         if chosen in self.by_name and self.by_name[chosen].handler is not handler:
             raise Invalid(f"there is a watcher {chosen!r} on this bucket already; give this one name=...")
-        self.by_name[chosen] = Watcher(chosen, filter, handler, policy, start_of(start), gather)
+        self.by_name[chosen] = Watcher(chosen, filter, handler, policy, start_of(start), gather, batch)
 
     def chosen(self, names: Sequence[str] | None) -> dict[str, Watcher]:
         if names is None:
@@ -123,14 +137,23 @@ class WatchingApi(Opening):
         yield from self._run_rules(bucket, make, started, signals=signals, stop_when_empty=stop_when_empty)
 
     def watch(
-        self, filter: str = "", *, name: str | None = None, start: object = "now", **options: Unpack[PolicyOptions]
+        self,
+        filter: str = "",
+        *,
+        batch: int | None = None,
+        name: str | None = None,
+        start: object = "now",
+        **options: Unpack[PolicyOptions],
     ) -> Callable[[Handler], Handler]:
         """A decorator: call the function with every change that the filter lets through, once `run_watchers` runs.
+
+        With `batch` it is given a list of up to so many changes of different objects, whatever is there, and returns
+        nothing if all are done, or a list with what becomes of each. If it raises, each is tried again.
 
         Its rule is named after the function, or `name`, and keeps its place while nothing runs. `start` counts when
         the rule is first made: "now", "beginning" or a time. `options` are those of a rule's policy.
         """
-        return self.watchers.watch(filter, name=name, start=start, **options)
+        return self.watchers.watch(filter, batch=batch, name=name, start=start, **options)
 
     def when_all(
         self,
@@ -174,7 +197,8 @@ class WatchingApi(Opening):
             watcher = watchers.get(rule.name)
             if watcher is None:
                 return None
-            run = RuleRun(bucket, rule, handler=watcher.handler, wrap=self.change_for)
+            handler, batch = watcher.handler, watcher.batch
+            run = RuleRun(bucket, rule, handler=handler, wrap=self.change_for, batch=batch, together=changes_of)
             return run if watcher.gather is None else gathering_run(run, watcher.gather)
 
         yield from self._run_rules(bucket, make, started, signals=signals, stop_when_empty=stop_when_empty)

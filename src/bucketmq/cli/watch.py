@@ -126,8 +126,10 @@ class Lines:
             why = f"{type(error).__name__}: {error}"
             raise
         finally:
-            what = outcome_name(ended.outcome) if not why else "over" if getattr(given, "is_over", False) else "failed"
-            self._tell(name, given, what, why or getattr(ended.outcome, "reason", ""), time.monotonic() - began)
+            seconds = time.monotonic() - began
+            for each, outcome in _each(given, ended.outcome):
+                what = outcome_name(outcome) if not why else "over" if getattr(each, "is_over", False) else "failed"
+                self._tell(name, each, what, why or getattr(outcome, "reason", ""), seconds)
 
     def _tell(self, name: str, given: Any, what: str, why: str, seconds: float) -> None:
         row = {"rule": name, **_given_row(given), "outcome": what, "seconds": round(seconds, 3)}
@@ -149,6 +151,14 @@ class Ended:
     """What a handler returned."""
 
     outcome: Any = None
+
+
+def _each(given: Any, outcome: Any) -> list[tuple[Any, Any]]:
+    """What a handler was given, one by one, with what it returned for it."""
+    if not isinstance(given, list):
+        return [(given, outcome)]
+    fits = isinstance(outcome, list | tuple) and len(outcome) == len(given)
+    return list(zip(given, outcome if fits else [None] * len(given), strict=True))
 
 
 def outcome_name(outcome: Any) -> str:

@@ -255,6 +255,8 @@ def _watched(bucket: AnyBucket, handler: Handler) -> tuple[Filter, Policy]:
         if watcher.handler is handler:
             if watcher.gather is not None:
                 raise Invalid(f"{watcher.name!r} waits for sets of keys and can only pull; run it with run_watchers")
+            if watcher.batch is not None:
+                raise Invalid(f"{watcher.name!r} takes batches of changes and can only pull; run it with run_watchers")
             return filters.parse(watcher.filter), watcher.policy
     return filters.parse(""), WATCHER_POLICY
 

@@ -11,13 +11,15 @@ Whether an event is to be delivered is `rules.examine`; a webhook is `rules.webh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from bucketmq import outcomes
-from bucketmq.errors import Unavailable
+from bucketmq.errors import BucketMQError, Invalid, Unavailable
 from bucketmq.events.event import ObjectEvent, time_text
 from bucketmq.events.rule import Rule, ToQueue, ToWatcher, Webhook
 from bucketmq.log.layout import is_bookkeeping
+from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.claiming.claim import Lot
 from bucketmq.procedures.claiming.receive import open_subscription
 from bucketmq.procedures.objects.report import events_queue, message_key
@@ -26,7 +28,7 @@ from bucketmq.procedures.requests import Call, NewId, Now, Procedure
 from bucketmq.procedures.rules.choice import event_of
 from bucketmq.procedures.rules.examine import examine
 from bucketmq.procedures.rules.run import Parcel, RuleRun
-from bucketmq.procedures.rules.settle import End, settle_all, settle_outcome
+from bucketmq.procedures.rules.settle import End, settle_all, settle_outcomes
 from bucketmq.procedures.rules.webhook import to_webhook
 from bucketmq.procedures.sending.send import send_messages
 from bucketmq.procedures.working.keeper import Keeper
@@ -45,7 +47,7 @@ def begin_run(run: RuleRun, keeper: Keeper, *, stop_when_empty: bool = False) ->
     sub = open_subscription(queue, run.rule.subscription)
     for shard in range(queue.settings.shards):
         sub.desk(shard).choice = run.choice  # a desk may be left from an earlier run in this process
-    policy, batch = run.rule.policy, batch_of(run.rule)
+    policy, batch = run.rule.policy, run.batch or batch_of(run.rule)
     run.work = Work(
         sub,
         keeper,
@@ -56,6 +58,7 @@ def begin_run(run: RuleRun, keeper: Keeper, *, stop_when_empty: bool = False) ->
         lease_seconds=policy.lease_seconds,
         stop_when_empty=stop_when_empty,
         batch=batch,
+        apart=run.batch is not None,
         trims=False,
     )
     return run.work
@@ -80,25 +83,29 @@ def _as_they_are(lot: Lot) -> Procedure[list[Message]]:
 
 def handle(run: RuleRun, pieces: list[Piece]) -> Procedure[list[object]]:
     """What becomes of each of these, after everything that can be done for it now was done."""
-    results: dict[int, object] = {}
+    events = [event_of(piece.delivery) for piece in pieces]
+    verdicts = yield from abreast(
+        [
+            _examine(run, piece, event) if event is not None else _control(run, piece.delivery)
+            for piece, event in zip(pieces, events, strict=True)
+        ]
+    )
     parcels: list[Parcel] = []
-    for place, piece in enumerate(pieces):
-        message: Message = piece.delivery
-        event = event_of(message)
-        if event is None:
-            results[place] = yield from _control(run, message)
-            continue
-        outcome = yield from _examine(run, piece, event)
-        if outcome is None:
+    results: list[object] = []
+    for piece, event, outcome in zip(pieces, events, verdicts, strict=True):
+        if isinstance(outcome, BucketMQError):
+            raise outcome
+        if event is not None and outcome is None:
             parcels.append(Parcel(piece, event))
-            results[place] = parcels[-1]
-        else:
+            results.append(parcels[-1])
+            continue
+        results.append(outcome)
+        if event is not None:
             run.counts.buried += isinstance(outcome, outcomes.Bury)
             run.counts.dropped += isinstance(outcome, outcomes.Done)
-            results[place] = outcome
     if parcels:
         yield from _send(run, parcels)
-    return [each.outcome if isinstance(each, Parcel) else each for _, each in sorted(results.items())]
+    return [each.outcome if isinstance(each, Parcel) else each for each in results]
 
 
 def _control(run: RuleRun, message: Message) -> Procedure[object]:
@@ -121,8 +128,11 @@ def _send(run: RuleRun, parcels: list[Parcel]) -> Procedure[None]:
         case ToQueue(queue=name):
             yield from _to_queue(run, name, parcels)
         case ToWatcher():
+            if run.act is None:
+                yield from _to_handler(run, parcels)
+                return
             for parcel in parcels:
-                yield from (run.act(parcel) if run.act is not None else _to_handler(run, parcel))
+                yield from run.act(parcel)
         case _:
             assert_never(run.rule.to)
 
@@ -151,19 +161,39 @@ def _to_queue(run: RuleRun, name: str, parcels: list[Parcel]) -> Procedure[None]
     yield from settle_all(run, parcels, End("done", "", None, (yield from Now()) - began))
 
 
-def _to_handler(run: RuleRun, parcel: Parcel) -> Procedure[None]:
-    assert run.handler is not None and run.wrap is not None, (
-        "a watcher's rule is run by the process that has its handler"
-    )
+def _to_handler(run: RuleRun, parcels: list[Parcel]) -> Procedure[None]:
+    """Call the watcher's function, with one change or with a batch of them."""
+    handler, wrap = run.handler, run.wrap
+    assert handler is not None and wrap is not None, "a watcher's rule is run by the process that has its handler"
     began = yield from Now()
-    if is_bookkeeping(parcel.event.key):
-        parcel.outcome = outcomes.Done()
+    for parcel in parcels:
+        parcel.outcome = outcomes.Done()  # what is ours is for nobody
+    parcels = [parcel for parcel in parcels if not is_bookkeeping(parcel.event.key)]
+    if not parcels:
         return
-    change = run.wrap(run.handler, parcel.event, parcel.piece.attempt)
+    changes = [wrap(handler, parcel.event, parcel.piece.attempt) for parcel in parcels]
     try:
-        outcome = yield from Call(run.handler, change, parcel.piece.crew)
+        if run.batch is None:
+            (change,) = changes
+            answers: Sequence[object] = [(yield from Call(handler, change, parcels[0].piece.crew))]
+        else:
+            given = run.together(changes)
+            answers = _answers((yield from Call(handler, given, parcels[0].piece.crew)), len(changes))
     except (Exception, SystemExit) as error:
         # Moved, deleted or changed between our look and the handler's: a newer event tells of it, this one is over.
-        over = run.rule.policy.gone == "drop" and getattr(change, "is_over", False)
-        outcome = outcomes.Done() if over else outcomes.Retry(failure_text(error))
-    yield from settle_outcome(run, parcel, outcome, (yield from Now()) - began)
+        drops, reason = run.rule.policy.gone == "drop", failure_text(error)
+        answers = [outcomes.Done() if drops and change.is_over else outcomes.Retry(reason) for change in changes]
+    yield from settle_outcomes(run, parcels, answers, (yield from Now()) - began)
+
+
+def _answers(returned: object, count: int) -> Sequence[object]:
+    """For each change of a batch what becomes of it, as its handler says: nothing for all of them, or a list."""
+    if returned is None:
+        return [None] * count
+    if isinstance(returned, list | tuple) and len(returned) == count:
+        return returned
+    what = f"{len(returned)} outcomes" if isinstance(returned, list | tuple) else repr(returned)[:200]
+    raise Invalid(
+        f"the handler was given {count} changes and returned {what}; return nothing if all are done, or a list with "
+        "Done(), Retry(...), Bury(...), Release() or None for each, in their order"
+    )

@@ -34,7 +34,7 @@ from bucketmq.procedures.objects.remove import remove_state
 from bucketmq.procedures.objects.report import events_queue
 from bucketmq.procedures.requests import Call, Latch, NewId, Now, Pause, Procedure, Spawn, Wait
 from bucketmq.procedures.rules.run import Parcel, RuleRun
-from bucketmq.procedures.rules.settle import settle_outcome
+from bucketmq.procedures.rules.settle import settle_outcomes
 from bucketmq.procedures.sending.delayed import put_later
 from bucketmq.procedures.verbs import get_document, update_document
 from bucketmq.procedures.working.work import failure_text
@@ -190,7 +190,7 @@ def _act(run: RuleRun, gather: Gather, parcel: Parcel) -> Procedure[None]:
             outcome = yield from _fire(run, gather, set_name(values), "complete", parcel.piece.delivery)
         if not isinstance(outcome, outcomes.Done):
             break
-    yield from settle_outcome(run, parcel, outcome, (yield from Now()) - began)
+    yield from settle_outcomes(run, [parcel], [outcome], (yield from Now()) - began)
 
 
 class _Absent(Exception):

@@ -6,7 +6,7 @@ What is known here is lost with the process and found out again; the truth is in
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ SECRETS_SECONDS = 30.0
 
 Environment = Callable[[str], str | None]
 Wrap = Callable[[Callable[[Any], Any], ObjectEvent, int], Any]
-"""Makes what a watcher's handler is given, of the handler, the event and the number of the attempt."""
+"""Makes the change that a watcher's handler is given, of the handler, the event and the number of the attempt."""
 
 
 class Counts:
@@ -58,6 +58,8 @@ class RuleRun:
         environment: Environment = lambda _: None,
         handler: Callable[[Any], Any] | None = None,
         wrap: Wrap | None = None,
+        batch: int | None = None,
+        together: Callable[[Sequence[Any]], Any] = list,
     ) -> None:
         self.bucket = bucket
         self.rule = rule
@@ -66,6 +68,10 @@ class RuleRun:
         self.environment = environment
         self.handler = handler
         self.wrap = wrap
+        self.batch = batch
+        """How many changes a watcher's handler is given at a time; None if it takes them one by one."""
+        self.together = together
+        """Makes what it is given then, of the changes."""
         self.counts = Counts()
         self.lock = threading.Lock()
         """Over what follows: a rule's requests run on several threads."""

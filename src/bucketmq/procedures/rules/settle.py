@@ -15,6 +15,7 @@ from bucketmq.events.rule import wait_seconds
 from bucketmq.procedures.requests import Chance, Now, Procedure
 from bucketmq.procedures.rules.journal import Attempt, record
 from bucketmq.procedures.rules.run import Parcel, RuleRun
+from bucketmq.procedures.working.work import outcome_of
 
 
 class End(msgspec.Struct, frozen=True):
@@ -32,10 +33,14 @@ class End(msgspec.Struct, frozen=True):
 
 
 def settle_all(run: RuleRun, parcels: Sequence[Parcel], end: End) -> Procedure[None]:
-    """Say what becomes of these, and note it in the journal."""
+    """Say what becomes of these, which came to the same end, and note it in the journal."""
+    yield from _settle_each(run, [(parcel, end) for parcel in parcels])
+
+
+def _settle_each(run: RuleRun, ended: Sequence[tuple[Parcel, End]]) -> Procedure[None]:
     attempts = []
     at = time_text((yield from Now()))
-    for parcel in parcels:
+    for parcel, end in ended:
         final = yield from _settle(run, parcel, end)
         attempts.append(
             Attempt(
@@ -77,16 +82,19 @@ def _settle(run: RuleRun, parcel: Parcel, end: End) -> Procedure[str]:
     return end.what
 
 
-def settle_outcome(run: RuleRun, parcel: Parcel, outcome: object, seconds: float) -> Procedure[None]:
-    """What a handler returned, by the rule's policy."""
-    if isinstance(outcome, type) and issubclass(outcome, outcomes.Outcome):
-        outcome = outcome()
-    match outcome:
-        case outcomes.Retry(reason, delay_seconds):
-            yield from settle_all(run, [parcel], End("retry", reason, None, seconds, delay_seconds, exactly=True))
-        case outcomes.Bury(reason):
-            yield from settle_all(run, [parcel], End("bury", reason, None, seconds))
-        case outcomes.Release():
-            parcel.outcome = outcome
-        case _:
-            yield from settle_all(run, [parcel], End("done", "", None, seconds))
+def settle_outcomes(
+    run: RuleRun, parcels: Sequence[Parcel], answers: Sequence[object], seconds: float
+) -> Procedure[None]:
+    """What a handler returned for each of these, by the rule's policy."""
+    ended = []
+    for parcel, answer in zip(parcels, answers, strict=True):
+        match outcome_of(answer):
+            case outcomes.Retry(reason, delay_seconds):
+                ended.append((parcel, End("retry", reason, None, seconds, delay_seconds, exactly=True)))
+            case outcomes.Bury(reason):
+                ended.append((parcel, End("bury", reason, None, seconds)))
+            case outcomes.Release() as release:
+                parcel.outcome = release
+            case outcomes.Done():
+                ended.append((parcel, End("done", "", None, seconds)))
+    yield from _settle_each(run, ended)

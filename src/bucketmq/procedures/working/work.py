@@ -61,6 +61,7 @@ class Work:
         lease_seconds: float,
         stop_when_empty: bool,
         batch: int = 1,
+        apart: bool = False,
         trims: bool = True,
     ) -> None:
         if concurrency < 1 or prefetch < 1:
@@ -72,6 +73,8 @@ class Work:
         self.wrap = wrap
         self.batch = batch
         """How many pieces are handled together, at most."""
+        self.apart = apart
+        """Whether no two of them have the same message key."""
         self.trims = trims
         """Whether it trims the queue now and then; among many workers of one process one is enough."""
         self.concurrency = concurrency
@@ -212,9 +215,15 @@ def _runner(state: Work, number: int) -> Procedure[None]:
 def _take(state: Work) -> list[Piece]:
     """The next pieces off the left, as many as are handled together; other threads may be taking too."""
     pieces: list[Piece] = []
+    keys: set[str | None] = set()
     try:
         while len(pieces) < state.batch:
-            pieces.append(state.waiting.popleft())
+            piece = state.waiting.popleft()
+            if state.apart and piece.message.key in keys:
+                state.waiting.appendleft(piece)
+                break
+            keys.add(piece.message.key)
+            pieces.append(piece)
     except IndexError:
         pass
     return pieces
@@ -253,7 +262,7 @@ def _handle(state: Work, pieces: list[Piece]) -> Procedure[None]:
             if piece.offset not in piece.lot.settled:
                 piece.lot.release(piece.offset, piece.attempt)
         raise
-    ends = [_outcome_of(answer) for answer in answers]
+    ends = [outcome_of(answer) for answer in answers]
     for piece, outcome in zip(pieces, ends, strict=True):
         try:
             yield from _settle(state, piece, outcome)
@@ -308,7 +317,8 @@ def failure_text(error: BaseException) -> str:
     return "Traceback (most recent call last):\n  ...\n" + text[-TRACEBACK_CHARS:]
 
 
-def _outcome_of(answer: object) -> outcomes.Outcome:
+def outcome_of(answer: object) -> outcomes.Outcome:
+    """What a handler means by what it returned."""
     if isinstance(answer, type) and issubclass(answer, outcomes.Outcome):
         answer = answer()  # `return Retry` means `return Retry()`, not "done"
     return answer if isinstance(answer, outcomes.Outcome) else outcomes.Done()

@@ -365,6 +365,29 @@ class Auditor:
         if event.kind == "moved" and event.from_key is not None:
             self.arrived_at[rule, event.from_key, None] = self.world.now  # it says that it is not there any more
 
+    # What our own writers did, when their notes are seen to and before a sweep helps out
+
+    def check_reported(self) -> None:
+        """Whatever became of a writer of ours: what it has written or deleted, and is so still, was told of."""
+        if self.plan.renames:
+            return  # what was renamed has the mark of the write before
+        told = {(state.key, state.write) for state in self.told_states}
+        for name, known in self.history.keys.items():
+            state = known.states[-1] if known.states else None
+            if state is None or state.who == FOREIGN:
+                continue
+            if state.ended_at == LONG:
+                if state.write is not None and (name, state.write) not in told and state not in self.told_states:
+                    self.problem(f"unreported: {state.who} wrote {state}, and nobody told of it")
+            elif (state.ended_who, name) in self.meant and self._gone_at(name) < state.ended_at:
+                self.problem(f"unreported: {state.ended_who} deleted {state}, and nobody told of it")
+
+    def _gone_at(self, key: str) -> float:
+        """When it was last told that a key is gone, be it to another place."""
+        lines = (line for told in self.told.values() for line in told if line.to is None)
+        gone = (line.at for line in lines if _leaves(line.event) == key)
+        return max(gone, default=0.0)
+
     # The end
 
     def is_idle(self) -> bool:
@@ -503,6 +526,11 @@ class Auditor:
             early = [moment for moment, missing in fired if missing and moment < first + DEADLINE_SECONDS - 1.5]
             if early:
                 self.problem(f"fan-in: the set {name} fired incomplete {early[0] - first:.1f} s after its first part")
+
+
+def _leaves(event: ObjectEvent) -> str | None:
+    """The key that an event says is free."""
+    return event.key if event.kind == "deleted" else event.from_key
 
 
 def post_of(body: bytes) -> Post:

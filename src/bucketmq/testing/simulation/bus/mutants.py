@@ -150,6 +150,37 @@ def _no_note(bucket: Any, written: Sequence[notes.Note]) -> Procedure[str]:
     return (yield from NewId())
 
 
+def _forgotten_early(bucket: Any, events: Sequence[ObjectEvent], name: str | None) -> Procedure[bool]:
+    """The note goes before what it announces was reported."""
+    if name is not None:
+        yield from notes.withdraw(bucket, name)
+    return (yield from _report_noted(bucket, events, None))
+
+
+def _half_reported(bucket: Any, events: Sequence[ObjectEvent], name: str | None) -> Procedure[bool]:
+    """Of several events the first half is told."""
+    return (yield from _report_noted(bucket, events[: (len(events) + 1) // 2], name))
+
+
+def _one_by_one(notes_: Sequence[notes.Note], since: float | None = None) -> bytes:
+    """A note says the first of several writes alone."""
+    return _encode_notes(notes_[:1], since)
+
+
+def _retold(bucket: Any, note: notes.Note, *rest: Any, **options: Any) -> Procedure[ObjectEvent]:
+    """Whoever recovers a note tells of what it finds under an id of its own."""
+    event = yield from _told(bucket, note, *rest, **options)
+    return msgspec.structs.replace(event, id=f"{event.id[:-1]}x")
+
+
+def _rest_forgotten(*arguments: Any) -> bytes:
+    """What has not landed of a batch when the rest is recovered is not waited for."""
+    return _encode_notes((), None)
+
+
+_report_noted, _encode_notes, _told = notes.report_noted, notes.encode_notes, notes.told
+
+
 def _no_recovery(bucket: Any) -> Procedure[recover.Recovered]:
     yield from Now()
     return recover.Recovered()
@@ -232,10 +263,10 @@ _resume_rule = rules.resume_rule
 # Handlers and sets
 
 
-def _content(run: RuleRun, parcel: Parcel, outcome: object, seconds: float) -> Procedure[None]:
+def _content(run: RuleRun, parcels: Any, answers: Sequence[object], seconds: float) -> Procedure[None]:
     """A handler that failed is not called again."""
-    outcome = outcomes.Done() if isinstance(outcome, outcomes.Retry) else outcome
-    yield from _settle_outcome(run, parcel, outcome, seconds)
+    content = [outcomes.Done() if isinstance(answer, outcomes.Retry) else answer for answer in answers]
+    yield from _settle_outcomes(run, parcels, content, seconds)
 
 
 def _fired_first(run: RuleRun, how: gather.Gather, name: str, why: str, message: Message) -> Procedure[object]:
@@ -259,7 +290,7 @@ def _fires_at_once(run: RuleRun, how: gather.Gather, name: str, why: str, messag
     return outcomes.Done()
 
 
-_settle_outcome = settle.settle_outcome
+_settle_outcomes = settle.settle_outcomes
 
 
 HARSH = Weather(answer_500=0.3, answer_503=0.1, no_answer=0.1)
@@ -267,6 +298,8 @@ DEATH = Faults(crash=0.015, lost_reply=0.1)
 STUMBLE = just(["handler_error"])
 POSTS = Tilt(moderation=True, documents=False)
 PAPERS = Tilt(documents=True, moderation=False)
+BATCHES = Tilt(documents=True, moderation=True, together=8, notifies=False, sweepers=0, weather=FINE)
+"""What writers forget is told by nobody else."""
 
 
 def _tilted(base: Tilt, **fields: Any) -> Tilt:
@@ -351,6 +384,27 @@ MUTANTS: tuple[Mutant, ...] = (
         _tilted(PAPERS, faults=msgspec.structs.replace(DEATH, crash=0.05), victims="writer"),
     ),
     Mutant(
+        "the note of a batch is forgotten before its events are reported",
+        lambda: everywhere(notes.report_noted, _forgotten_early),
+        _tilted(BATCHES, faults=msgspec.structs.replace(DEATH, crash=0.05), victims="writer"),
+    ),
+    Mutant("half a batch is reported", lambda: everywhere(notes.report_noted, _half_reported), BATCHES),
+    Mutant(
+        "half a batch is announced",
+        lambda: patch.object(notes, "encode_notes", _one_by_one),
+        _tilted(BATCHES, faults=msgspec.structs.replace(DEATH, crash=0.05), victims="writer"),
+    ),
+    Mutant(
+        "a batch that was reported is recovered under other ids",
+        lambda: patch.object(recover, "told", _retold),
+        _tilted(BATCHES, faults=msgspec.structs.replace(DEATH, crash=0.05), victims="writer"),
+    ),
+    Mutant(
+        "what has not landed of a batch is forgotten when the rest is recovered",
+        lambda: patch.object(recover, "encode_notes", _rest_forgotten),
+        _tilted(BATCHES, faults=msgspec.structs.replace(DEATH, crash=0.05, late_landing=0.2), victims="writer"),
+    ),
+    Mutant(
         "a note is never recovered",
         lambda: patch.object(notifier, "recover", _no_recovery),
         _tilted(PAPERS, faults=DEATH, victims="writer"),
@@ -392,7 +446,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a handler that failed is not called again",
-        lambda: everywhere(settle.settle_outcome, _content),
+        lambda: everywhere(settle.settle_outcomes, _content),
         _tilted(POSTS, weather=STUMBLE),
     ),
     Mutant(

@@ -113,6 +113,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     own: tuple[tuple[Step, ...], ...]
     """What our own writers do, one sequence for each process."""
     foreign: tuple[Step, ...]
+    together: int
+    """How many objects our writers write at a time, at most."""
     moderation: bool
     """Posts in pending/, a router, and humans who are told of what is flagged."""
     moving: str
@@ -174,6 +176,7 @@ class Tilt(msgspec.Struct, frozen=True):
     stale: str | None = None
     ordered: bool | None = None
     victims: str | None = None
+    together: int | None = None
 
 
 LEVEL = Tilt()
@@ -224,6 +227,7 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
         "few_attempts": toss() < 0.25,
         "deadline": toss() < 0.5,
         "slow_sets": toss() < 0.4,
+        "together": chance.choice((1, 3, 8)),
     }
     return Plan(seed=seed, own=own, foreign=foreign, **{**drawn, **shape, **kept})
 

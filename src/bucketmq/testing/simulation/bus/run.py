@@ -149,6 +149,7 @@ class Run:
         world.run(lambda: False, EPOCH + CHAOS_SECONDS)
         self._heal()
         self._finish()
+        auditor.check_reported()
         gone = self._gone()
         while run_alone(self.world, self.store, self._sweep()).resumed:
             pass  # it went on where another had died: what changed before that place is seen by the next one

@@ -86,7 +86,8 @@ def watchers(plan: Plan, route: Callable[[object], object], complete: Callable[[
     made = {}
     if plan.moderation:
         text = 'WHERE `key` REGEXP "^pending/"'
-        made[ROUTER] = Watcher(ROUTER, text, route, WATCHER_POLICY, "latest")
+        batch = plan.together if plan.together > 1 else None
+        made[ROUTER] = Watcher(ROUTER, text, route, WATCHER_POLICY, "latest", batch=batch)
     if plan.fan_in:
         gather = Gather(PAIR, DEADLINE_SECONDS if plan.deadline else None)
         policy = msgspec.structs.replace(WATCHER_POLICY, gone="deliver")

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from bucketmq.events import window
 from bucketmq.events.event import OBSERVED, ObjectEvent
-from bucketmq.procedures.objects import recover, sweep
+from bucketmq.procedures.objects import notes, recover, sweep
 from bucketmq.procedures.objects.notes import Note
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules import breaker, fan_in, webhook
@@ -28,6 +28,7 @@ def spying(covered: Counter[str]) -> Iterator[None]:
         stack.enter_context(patch.object(window.Window, "judge", _judge(window.Window.judge, covered)))
         stack.enter_context(patch.object(sweep, "take", _superseded(sweep.take, covered)))
         stack.enter_context(patch.object(recover, "_what_happened", _recovered(recover._what_happened, covered)))
+        stack.enter_context(patch.object(recover, "encode_notes", _shortened(notes.encode_notes, covered)))
         stack.enter_context(patch.object(webhook, "note_failure", _failed(breaker.note_failure, covered)))
         stack.enter_context(patch.object(webhook, "note_success", _succeeded(breaker.note_success, covered)))
         stack.enter_context(patch.object(fan_in, "_is_for_another", _left(fan_in._is_for_another, covered)))
@@ -82,6 +83,14 @@ def _recovered(original: Callable[..., Procedure[Any]], covered: Counter[str]) -
         return event
 
     return what_happened
+
+
+def _shortened(original: Callable[..., bytes], covered: Counter[str]) -> Callable[..., bytes]:
+    def encode_notes(*arguments: Any) -> bytes:
+        covered["part of a batch recovered"] += 1
+        return original(*arguments)
+
+    return encode_notes
 
 
 def _failed(original: Callable[..., None], covered: Counter[str]) -> Callable[..., None]:

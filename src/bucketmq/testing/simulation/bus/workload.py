@@ -6,13 +6,18 @@ All of it through `api/`, as the facades do. Each process takes over where the o
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.opening import Lent, Opening
-from bucketmq.changes import ChangeApi
+from bucketmq.changes import ChangeApi, ChangesApi
 from bucketmq.errors import BucketMQError, Invalid, NotFound
 from bucketmq.events.event import ObjectEvent
+from bucketmq.outcomes import Retry
+from bucketmq.procedures.objects.batches import Failed
+from bucketmq.procedures.objects.move import Move
+from bucketmq.procedures.objects.put import Put
 from bucketmq.procedures.objects.sweep import sweep
 from bucketmq.procedures.requests import Delete, Pause, Procedure
 from bucketmq.procedures.rules.fan_in import Complete
@@ -66,6 +71,20 @@ class Line:
         """Steps that are under way."""
         self.chore_done = kind != "admin"
 
+    def take(self, at_most: int) -> list[Step]:
+        """The next step, and others of the same verb that may be taken with it: the order of a key's steps stays."""
+        verb = self.steps[0].verb
+        taken: list[Step] = []
+        left: deque[Step] = deque()
+        keys: set[str] = set()
+        while self.steps:
+            step = self.steps.popleft()
+            fits = step.verb == verb != "again" and len(taken) < at_most and step.key not in keys
+            (taken if fits or not taken else left).append(step)
+            keys.add(step.key)
+        self.steps = left
+        return taken
+
 
 def _change(bucket: Opening, _: object, event: ObjectEvent, attempt: int) -> ChangeApi:
     return ChangeApi(bucket, event, attempt)
@@ -106,18 +125,19 @@ class Actor:
             if not line.steps:
                 yield from Pause(2.0)
                 continue
-            step = line.steps.popleft()
-            line.open += 1
+            steps = line.take(self.scene.plan.together)
+            step, what = steps[0], " ".join(f"{step.verb} {step.key} {step.target}" for step in steps)
+            line.open += len(steps)
             yield from Pause(step.wait_seconds if self.scene.is_troubled else HASTE_SECONDS)
-            self.scene.world.note(self.process.name, f"BEGINS {step.verb} {step.key} {step.target}")
+            self.scene.world.note(self.process.name, f"BEGINS {what}")
             try:
-                yield from self._step(step)
+                yield from self._step(step) if len(steps) == 1 else self._steps(steps)
             except BucketMQError as error:
                 self.scene.world.covered[f"{step.verb} {error.kind}"] += 1
-                self.scene.world.note(self.process.name, f"{step.verb} {step.key} failed: {error}")
+                self.scene.world.note(self.process.name, f"{what} failed: {error}")
             else:
-                self.scene.world.note(self.process.name, f"ENDED {step.verb} {step.key} {step.target}")
-            line.open -= 1
+                self.scene.world.note(self.process.name, f"ENDED {what}")
+            line.open -= len(steps)
 
     def _step(self, step: Step) -> Procedure[None]:
         if step.verb == "delete":
@@ -130,6 +150,23 @@ class Actor:
             if step.verb == "again":
                 body = yield from self._same(step.key, body)
             yield from self.api.put(step.key, body, content_type="text/plain")
+
+    def _steps(self, steps: list[Step]) -> Procedure[None]:
+        """The same verb on several objects, together."""
+        covered, verb = self.scene.world.covered, steps[0].verb
+        outcomes: Sequence[object]
+        match verb:
+            case "delete":
+                self.scene.auditor.meant |= {(self.process.name, step.key) for step in steps}
+                outcomes = yield from self.api.delete_many([step.key for step in steps])
+            case "move":
+                outcomes = yield from self.api.move_many([Move(step.key, step.target) for step in steps])
+            case _:
+                objects = [Put(step.key, step.body.encode(), content_type="text/plain") for step in steps]
+                outcomes = yield from self.api.put_many(objects)
+        covered[f"{verb} together"] += 1
+        for outcome in outcomes:
+            covered[f"{verb} together {outcome.kind if isinstance(outcome, Failed) else 'done'}"] += 1
 
     def _same(self, key: str, otherwise: bytes) -> Procedure[bytes]:
         """The bytes that are there, once they have been there for a while."""
@@ -164,7 +201,8 @@ class Actor:
                 yield from Pause(1.0)
 
     def _watcher(self) -> Procedure[None]:
-        made = watchers(self.scene.plan, self._route, self._complete)  # type: ignore[arg-type]
+        route: Any = self._route if self.scene.plan.together == 1 else self._route_together
+        made = watchers(self.scene.plan, route, self._complete)  # type: ignore[arg-type]
         while True:
             try:
                 yield from self.api.run_chosen(made)
@@ -186,22 +224,53 @@ class Actor:
             return
         if self._stumbles():
             raise RuntimeError("the router stumbled before it did anything")
-        verdict = post_of((yield from change.bytes())).verdict
-        outcome = verdict if verdict in OUTCOMES else "needs-review"
-        stem = change.name.removesuffix(".json")
-        aside = f"{stem}.{(change.version or '')[:12]}.json"
-        moving = self.scene.plan.moving
-        target = f"{outcome}/{aside}" if moving == "versioned" else f"{outcome}/{change.name}"
+        yield from change.bytes()
         try:
-            yield from change.move(target, replace=moving == "replace")
+            yield from change.move((yield from self._target(change)), replace=self.scene.plan.moving == "replace")
         except Invalid:
-            self.scene.world.covered["another object in the way"] += 1
-            yield from self._put_aside(change, f"needs-review/{aside}")
+            yield from self._put_aside(change)
         if self._stumbles():
             raise RuntimeError("the router stumbled after it did everything")
 
-    def _put_aside(self, change: ChangeApi, target: str) -> Procedure[None]:
+    def _route_together(self, changes: ChangesApi[ChangeApi]) -> Procedure[list[object]]:
+        """The router, with many posts in hand."""
+        if self._stumbles():
+            raise RuntimeError("the router stumbled before it did anything")
+        answers: dict[ChangeApi, object] = dict.fromkeys(changes)
+        targets: dict[ChangeApi, str] = {}
+        read = yield from changes.get_many()
+        for change, found in zip(changes, read, strict=True):
+            if change.kind == "deleted" or change.is_over:
+                continue
+            if isinstance(found, Failed):
+                answers[change] = Retry(found.reason)
+            else:
+                targets[change] = yield from self._target(change)
+        moved = yield from changes.move_many(targets, replace=self.scene.plan.moving == "replace")
+        for change, outcome in zip(targets, moved, strict=True):
+            if not isinstance(outcome, Failed) or change.is_over:
+                continue
+            if outcome.kind != Invalid.kind:
+                answers[change] = Retry(outcome.reason)
+                continue
+            try:
+                yield from self._put_aside(change)
+            except BucketMQError as error:
+                answers[change] = None if change.is_over else Retry(str(error))
+        self.scene.world.covered["posts routed together"] += len(targets) > 1
+        if self._stumbles():
+            raise RuntimeError("the router stumbled after it did everything")
+        return list(answers.values())
+
+    def _target(self, change: ChangeApi) -> Procedure[str]:
+        verdict = post_of((yield from change.bytes())).verdict
+        outcome = verdict if verdict in OUTCOMES else "needs-review"
+        return f"{outcome}/{_aside(change) if self.scene.plan.moving == 'versioned' else change.name}"
+
+    def _put_aside(self, change: ChangeApi) -> Procedure[None]:
         """The way is not free: go elsewhere, or nowhere if these very bytes are there already."""
+        self.scene.world.covered["another object in the way"] += 1
+        target = f"needs-review/{_aside(change)}"
         try:
             yield from change.move(target)
         except Invalid:
@@ -269,6 +338,11 @@ class Actor:
             yield from self.api.rules.replay(TEMP, prefix="docs/")
         else:
             yield from self.api.rules.replay(TEMP, since=EPOCH - 1, rate_per_second=2.0)
+
+
+def _aside(change: ChangeApi) -> str:
+    """A name that only this state of this object has."""
+    return f"{change.name.removesuffix('.json')}.{(change.version or '')[:12]}.json"
 
 
 class Foreigners:

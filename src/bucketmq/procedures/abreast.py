@@ -96,6 +96,15 @@ def abreast(procedures: Sequence[Procedure[Result]]) -> Procedure[list[Result | 
     return [runner.outcome for runner in runners]
 
 
+def kept_apart(procedure: Procedure[Result]) -> Procedure[Result | Exception]:
+    """The same, with any error for its result: what fails for reasons of its own must not end those that run beside
+    it."""
+    try:
+        return (yield from procedure)
+    except Exception as error:
+        return error
+
+
 def _ask(asking: list[_Runner]) -> Procedure[None]:
     """Ask the store for what all of them want to know, and let each go on with its replies."""
     replies = yield from Together(tuple(request for runner in asking for request in runner.asks))

@@ -8,6 +8,7 @@ touched, so the newest revision is at every moment at one key at least.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -17,11 +18,13 @@ from bucketmq.apps.moderation.ids import key_of
 from bucketmq.apps.moderation.record import OUTCOMES, REVIEWED
 from bucketmq.apps.moderation.register import Register, Review, digest_of, read_register
 from bucketmq.bucket.port import Missing, Object
-from bucketmq.errors import Contended, Invalid, NotFound
+from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound
 from bucketmq.events.event import plain_version
+from bucketmq.procedures.abreast import abreast
+from bucketmq.procedures.objects.batches import Failed, Stored
 from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
-from bucketmq.procedures.objects.move import move
+from bucketmq.procedures.objects.move import Move, move_many
 from bucketmq.procedures.objects.put import put
 from bucketmq.procedures.objects.remove import remove
 from bucketmq.procedures.opened import OpenBucket
@@ -51,28 +54,65 @@ def revision_in(body: bytes, digest: str) -> int:
     return 1 if digest_of(record.text, record.media_url) == digest else 0
 
 
-def place(
-    bucket: OpenBucket, key: str, version: str, target: str, *, revision: int, digest: str, cause: Cause = NO_CAUSE
-) -> Procedure[Placed]:
-    """Move the record at `key`, of this revision and content, to `target`."""
-    patience = Patience(f"moving {key} to {target}")
-    while True:
-        try:
-            yield from move(bucket, key, target, if_version=version, cause=cause)
-            return "placed"
-        except NotFound:
+class Placing(msgspec.Struct, frozen=True):
+    """A record of this revision and content that is to be moved."""
+
+    move: Move
+    revision: int
+    digest: str
+
+
+def place(bucket: OpenBucket, placing: Placing) -> Procedure[Placed]:
+    """Move a record to where it belongs."""
+    (placed,) = yield from place_many(bucket, [placing])
+    if isinstance(placed, BucketMQError):
+        raise placed
+    return placed
+
+
+def place_many(bucket: OpenBucket, placings: Sequence[Placing]) -> Procedure[list[Placed | BucketMQError]]:
+    """Move records to where they belong, together; for one that failed its error."""
+    ends: list[Placed | BucketMQError] = []
+    for group in _apart(placings):
+        moved = yield from move_many(bucket, [each.move for each in group])
+        ends += yield from abreast(
+            [_placed(bucket, each, end) for each, end in zip(group, moved, strict=True)],
+        )
+    return ends
+
+
+def _apart(placings: Sequence[Placing]) -> Iterator[Sequence[Placing]]:
+    """Cut so that no two of one group concern the same key: as a rule all are one group."""
+    begin, keys = 0, set[str]()
+    for place, each in enumerate(placings):
+        if keys & {each.move.key, each.move.target}:
+            yield placings[begin:place]
+            begin, keys = place, set()
+        keys |= {each.move.key, each.move.target}
+    if begin < len(placings):
+        yield placings[begin:]
+
+
+def _placed(bucket: OpenBucket, placing: Placing, end: Stored | Failed) -> Procedure[Placed]:
+    """What became of a record that was moved; what is in its way is seen to, and it is moved again."""
+    wanted = msgspec.structs.replace(placing.move, source=None)
+    assert wanted.if_version is not None
+    patience = Patience(f"moving {wanted.key} to {wanted.target}")
+    while isinstance(end, Failed):
+        if end.kind in (NotFound.kind, Contended.kind):  # if it was written again, that has an event of its own
             return "gone"
-        except Contended:  # it was written again; that has an event of its own
-            return "gone"
-        except Invalid as error:
-            there = yield from get(full_key(bucket, target))
-            if isinstance(there, Object):
-                found = revision_in(there.body, digest)
-                if found >= revision:
-                    dropped = yield from drop(bucket, key, version, cause=cause)
-                    return ("there" if found == revision else "superseded") if dropped else "gone"
-                yield from drop(bucket, target, plain_version(there.version), cause=cause)
-            yield from patience.again(error)
+        if end.kind != Invalid.kind:
+            raise end.error
+        there = yield from get(full_key(bucket, wanted.target))
+        if isinstance(there, Object):
+            found = revision_in(there.body, placing.digest)
+            if found >= placing.revision:
+                dropped = yield from drop(bucket, wanted.key, wanted.if_version, cause=wanted.cause)
+                return ("there" if found == placing.revision else "superseded") if dropped else "gone"
+            yield from drop(bucket, wanted.target, plain_version(there.version), cause=wanted.cause)
+        yield from patience.again(end.reason)
+        (end,) = yield from move_many(bucket, [wanted])
+    return "placed"
 
 
 def drop(bucket: OpenBucket, key: str, version: str, *, cause: Cause = NO_CAUSE) -> Procedure[bool]:
@@ -118,8 +158,7 @@ def _settled(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[
             if not (yield from drop(bucket, key, version, cause=cause)):
                 return False
         elif have == revision:
-            placed = yield from place(bucket, key, version, home, revision=revision, digest=digest, cause=cause)
-            if placed == "gone":
+            if (yield from place(bucket, Placing(Move(key, home, version, cause=cause), revision, digest))) == "gone":
                 return False
         elif (yield from read_register(bucket, register.id)) != register:
             return False

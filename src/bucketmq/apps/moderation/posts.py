@@ -15,6 +15,7 @@ Who may call and how it looks on a page does not belong here.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -43,12 +44,14 @@ from bucketmq.apps.moderation.register import (
 from bucketmq.apps.moderation.routing import Reading, Thresholds
 from bucketmq.bucket.port import Entry as Listed
 from bucketmq.bucket.port import Missing
-from bucketmq.errors import Contended, Invalid, NotFound
+from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound
 from bucketmq.log.segment import time_text
+from bucketmq.procedures.abreast import abreast, kept_apart
 from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
+from bucketmq.procedures.objects.move import Move
 from bucketmq.procedures.objects.put import put
-from bucketmq.procedures.objects.read import Read, read_object
+from bucketmq.procedures.objects.read import Read, as_read, fetch
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.sending.send import letters, send
@@ -163,11 +166,53 @@ def route(
     register is made on the way for records of writers that keep none. Nine requests for a post that is new, and some
     more for one that was decided before.
     """
+    (routed,) = yield from route_many(bus, [Appeared(key, cause)], thresholds=thresholds)
+    if isinstance(routed, Exception):
+        raise routed
+    return routed
+
+
+class Appeared(msgspec.Struct, frozen=True):
+    """Where an object appeared, and the event that told of it."""
+
+    key: str
+    cause: Cause = NO_CAUSE
+
+
+def route_many(
+    bus: BucketApi, records: Sequence[Appeared], *, thresholds: Thresholds = routing.STANDARD
+) -> Procedure[list[RoutedPost | Exception | None]]:
+    """The same for many records at a time; for one that failed the error, which holds up no other.
+
+    For each that is new two GETs, two PUTs (register, target) and one DELETE; for all together a few PUTs more.
+    """
     bucket = yield from bus.open()
+    decided = yield from abreast([kept_apart(_decide(bucket, each, thresholds)) for each in records])
+    moves = [each for each in decided if isinstance(each, _Decided)]
+    placed = yield from places.place_many(bucket, [each.move for each in moves])
+    ends = {id(each): where for each, where in zip(moves, placed, strict=True)}
+    return [_routed_to(each, ends[id(each)]) if isinstance(each, _Decided) else each for each in decided]
+
+
+class _Decided(msgspec.Struct, frozen=True, eq=False):
+    """What is decided on a record that is to be moved now."""
+
+    post: RoutedPost
+    move: places.Placing
+
+
+def _routed_to(decided: _Decided, placed: Placed | BucketMQError) -> RoutedPost | BucketMQError:
+    return placed if isinstance(placed, BucketMQError) else msgspec.structs.replace(decided.post, placed=placed)
+
+
+def _decide(bucket: OpenBucket, pending: Appeared, thresholds: Thresholds) -> Procedure[_Decided | RoutedPost | None]:
+    """Decide on a record, and do everything but the move: a repeat after a crash still finds the record."""
+    key, cause = pending.key, pending.cause
     try:
-        read = yield from read_object(bucket, key)
+        source = yield from fetch(bucket, key)
     except NotFound:
         return None
+    read = as_read(key, source)
     id = post_id(key)
     reading = routing.read(read.body, id=id)
     chosen = routing.outcome_of(reading, thresholds)
@@ -175,7 +220,7 @@ def route(
     record = reading.record
     wanted = _decision(record, chosen.outcome, now, chosen.reason)
     if reading.revision is None and (yield from _revised(bucket, id, read, reading, wanted, cause=cause)):
-        return (yield from route(bus, key, thresholds=thresholds, cause=cause))
+        return (yield from _decide(bucket, pending, thresholds))
     _, found = yield from register.change_register(
         bucket, id, lambda before: register.deciding(before, reading.revision, wanted, record.created_at or now)
     )
@@ -187,21 +232,17 @@ def route(
     decision = found.decision
     for each in found.said:  # the agent that said it may have died before it was noted
         yield from audit.note(bucket, _said(id, each), again=True)
-    # All else before the move: a repeat of this after a crash still finds the record, and does it.
     yield from audit.note(bucket, _routed(id, found), again=not found.new)
     if not (found.new and found.first):
         yield from places.settle(bucket, id, cause=cause)
-    version = read.version
+    post = RoutedPost(id, decision.revision, found.outcome, "gone", decision.reason)
+    move = Move(key, key_of(found.outcome, id), read.version, cause=cause, source=source)
     if (reading.revision or 1) != decision.revision or reading.unreadable:
         written = yield from _rewrite(bucket, read, reading, decision.revision, cause=cause)
         if written is None:
-            return RoutedPost(id, decision.revision, found.outcome, "gone", decision.reason)
-        version = written
-    target = key_of(found.outcome, id)
-    placed = yield from places.place(
-        bucket, key, version, target, revision=decision.revision, digest=decision.digest, cause=cause
-    )
-    return RoutedPost(id, decision.revision, found.outcome, placed, decision.reason)
+            return post
+        move = msgspec.structs.replace(move, if_version=written, source=None)
+    return _Decided(post, places.Placing(move, decision.revision, decision.digest))
 
 
 def _decision(record: Record, outcome: Outcome, at: str, reason: str) -> Decision:

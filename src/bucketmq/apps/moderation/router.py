@@ -23,12 +23,15 @@ from bucketmq.apps.moderation.ids import id_at
 from bucketmq.apps.moderation.record import OUTCOMES, PENDING
 from bucketmq.apps.moderation.routing import STANDARD, Thresholds
 from bucketmq.apps.moderation.settings import ModerationSettings
-from bucketmq.changes import AsyncChange
+from bucketmq.changes import AsyncChanges
 from bucketmq.errors import Invalid
 from bucketmq.events.parse.fields import decode
+from bucketmq.outcomes import Done, Outcome, Retry
+from bucketmq.procedures.abreast import abreast, kept_apart
 from bucketmq.procedures.objects.metadata import Cause
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules.notifier import Notifier
+from bucketmq.procedures.working.work import failure_text
 from bucketmq.server.access import Guard, make_access
 from bucketmq.server.background import Tasks, wait_for
 from bucketmq.server.callers import proxies_of
@@ -65,7 +68,9 @@ SETTLE_FILTER = f'WHERE `key` REGEXP "^({"|".join(OUTCOMES)})" AND {_APPEARED}'
 RETRY_SECONDS = (1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 7200.0, 14400.0, 28800.0)
 """Half a day and more; what has not worked by then is a dead letter, to be redriven when its cause is cured."""
 
-CONCURRENCY = 16
+BATCH = 100
+"""Posts that are routed together."""
+CONCURRENCY = 2
 LEASE_SECONDS = 15.0
 """Routing a post takes a second at most; what a router that died had in hand should not wait for a minute."""
 CHORES_SECONDS = 10.0
@@ -91,16 +96,27 @@ def watch(
         "lease_seconds": LEASE_SECONDS,
     }
 
-    @bucket.watch(ROUTE_FILTER, name=ROUTE_RULE, **options)
-    async def route(change: AsyncChange) -> None:
-        routed = await run(bucket, posts.route(bus, change.key, thresholds=thresholds, cause=change.cause))
-        counted.add("posts_routed_total", outcome="gone" if routed is None else routed.outcome or "superseded")
-        if routed is not None and told is not None:
-            told(routed)
+    @bucket.watch(ROUTE_FILTER, name=ROUTE_RULE, batch=BATCH, **options)
+    async def route(changes: AsyncChanges) -> list[Outcome]:
+        records = [posts.Appeared(change.key, change.cause) for change in changes]
+        routed = await run(bucket, posts.route_many(bus, records, thresholds=thresholds))
+        for each in routed:
+            if isinstance(each, Exception):
+                continue
+            counted.add("posts_routed_total", outcome="gone" if each is None else each.outcome or "superseded")
+            if each is not None and told is not None:
+                told(each)
+        return [_outcome(each) for each in routed]
 
-    @bucket.watch(SETTLE_FILTER, name=SETTLE_RULE, **options)
-    async def settle(change: AsyncChange) -> None:
-        await run(bucket, settle_where(bus, change.key, cause=change.cause))
+    @bucket.watch(SETTLE_FILTER, name=SETTLE_RULE, batch=BATCH, **options)
+    async def settle(changes: AsyncChanges) -> list[Outcome]:
+        settling = [kept_apart(settle_where(bus, change.key, cause=change.cause)) for change in changes]
+        return [_outcome(each) for each in await run(bucket, abreast(settling))]
+
+
+def _outcome(end: object) -> Outcome:
+    """One that failed is tried again by itself."""
+    return Retry(failure_text(end)) if isinstance(end, Exception) else Done()
 
 
 def settle_where(bus: BucketApi, key: str, *, cause: Cause) -> Procedure[None]:

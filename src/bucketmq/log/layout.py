@@ -66,6 +66,13 @@ class EventKeys(msgspec.Struct, frozen=True):
         """The `webhook-id`s that a mounted handler has dealt with."""
         return join(self.prefix, "inventory", "seen", handler) + "/"
 
+    def states(self, pipeline: str, stage: str) -> str:
+        """What a stage of a pipeline keeps for its keys."""
+        return join(self.prefix, "inventory", "state", pipeline, stage) + "/"
+
+    def state(self, pipeline: str, stage: str, name: str) -> str:
+        return f"{self.states(pipeline, stage)}{name}.json"
+
     def manifest(self, sweep: str) -> str:
         return join(self.prefix, "inventory", "sweeps", sweep, "manifest.json")
 

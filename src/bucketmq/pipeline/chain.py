@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bucketmq.errors import Denied, Unavailable, Unsupported
+from bucketmq.errors import Denied, Invalid, Unavailable, Unsupported
 from bucketmq.pipeline.bisection import NEVER_OF_AN_ITEM, Bad, Good, bisected
 from bucketmq.pipeline.fitting import Misshapen, joined
+from bucketmq.pipeline.keyed import Memory, groups_of
 from bucketmq.pipeline.results import Later, Result
 from bucketmq.pipeline.stages import Stage
 from bucketmq.procedures.checks import plain_text
@@ -108,13 +109,16 @@ class Chain:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.stages,)
 
-    def run(self, batch: pa.RecordBatch) -> Ran:
-        """Run all rows: the results of those that pass, and those that do not, all in the order of the rows."""
+    def run(self, batch: pa.RecordBatch, memory: Memory | None = None) -> Ran:
+        """Run all rows: the results of those that pass, and those that do not, all in the order of the rows.
+
+        `memory` keeps what a stage with a key keeps.
+        """
         rows = range(batch.num_rows)
         passed = [Passed(rows, batch, rows)] if batch.num_rows else []
         lost: dict[int, Failed | PutOff] = {}
         for depth in range(len(self.stages)):
-            step = _Step(self, depth, batch)
+            step = _Step(self, depth, batch, memory)
             after = [part for piece in passed for part in step.next(piece)]
             lost |= step.lost
             passed = _joined(after)
@@ -135,19 +139,43 @@ class Chain:
 class _Step:
     """One stage, run on what came through those before it."""
 
-    def __init__(self, chain: Chain, depth: int, source: pa.RecordBatch) -> None:
+    def __init__(self, chain: Chain, depth: int, source: pa.RecordBatch, memory: Memory | None) -> None:
         self._chain = chain
+        self._memory = memory
         self._depth = depth
         self._stage = chain.stages[depth]
         self._source = source
         self.lost: dict[int, Failed | PutOff] = {}
 
     def next(self, piece: Passed) -> list[Passed]:
+        if self._stage.keyed is not None:
+            return self._by_key(piece)
         if piece.of is not None:
             return self._traced(piece)
         if piece.batch.num_rows == len(piece.rows):
             return self._guessed(piece)
         return self._untraced(piece)
+
+    def _by_key(self, piece: Passed) -> list[Passed]:
+        """The rows of each key go through together, or fail together: what is kept is then as it was."""
+        if self._memory is None:
+            raise Invalid(f"stage {self._stage.name!r} keeps state; run it in a pipeline, or call its function itself")
+        after = []
+        for name, key, places in groups_of(self._stage, piece.batch):
+            of = piece.rows if piece.of is None else [piece.of[place] for place in places]
+            try:
+                if key is None:
+                    raise Invalid("the key is null")
+                came = self._memory(self._stage, name, key, _rows(piece.batch, places))
+            except (*NEVER_OF_AN_ITEM, *RAISED):
+                raise
+            except BaseException as error:
+                said = error_text(self._stage.name, error)
+                self.lost |= {row: Failed(row, self._stage.name, said) for row in of}
+            else:
+                known = of if self._stage.adds else [of[0]] * came.num_rows if len(set(of)) == 1 else None
+                after.append(Passed(sorted(set(of)), came, known))
+        return after
 
     def _traced(self, piece: Passed) -> list[Passed]:
         assert piece.of is not None

@@ -44,6 +44,10 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"pipeline {self.name!r}: task_rows must be 1 or more, not {self.task_rows}")
         if not isinstance(self.stages, tuple) or not all(isinstance(each, Stage) for each in self.stages):
             raise Invalid(f"pipeline {self.name!r}: stages must be a tuple of stages; decorate functions with @stage")
+        if sum(each.keyed is not None for each in self.stages) > 1:
+            raise Invalid(
+                f"pipeline {self.name!r} has several stages with a key; one is the most: make it two pipelines"
+            )
         columns, before = self.source.columns, "the source"
         for each in self.stages:
             each.check_follows(before, columns)
@@ -85,4 +89,4 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 
         if isinstance(self.source, FromTable) or isinstance(self.target, ToTable):
             raise Invalid(f"pipeline {self.name!r} reads or writes a table, which needs Spark; start it there")
-        return handler(self.source, self.chain, self.target, bucket)
+        return handler(self.name, self.source, self.chain, self.target, bucket)

@@ -43,23 +43,24 @@ class Resource(msgspec.Struct, frozen=True):
         return self.token or _name_of(self.make) or self.make
 
 
-def resources_of(stage: str, uses: Uses, function: Callable[..., Any]) -> tuple[Resource, ...]:
-    """What `uses=` says: a callable, handed as the function's second argument, or several by their names."""
+def resources_of(stage: str, uses: Uses, function: Callable[..., Any], *, rows: int = 1) -> tuple[Resource, ...]:
+    """What `uses=` says: a callable, handed as the function's first argument behind `rows` others, or several by their
+    names."""
     if uses is None:
         return ()
     names = _parameters(stage, function)
     if callable(uses):
-        if len(names) < 2:
+        if len(names) <= rows:
             raise Invalid(
                 f"stage {stage!r} uses {_called(uses)}, but its function takes the rows alone: add a parameter"
             )
-        uses = {names[1]: uses}
+        uses = {names[rows]: uses}
     for name, make in uses.items():
         if not callable(make):
             raise Invalid(
                 f"stage {stage!r} uses {name!r}, which must be a class or function that makes it, not {make!r}"
             )
-        if name not in names[1:]:
+        if name not in names[rows:]:
             raise Invalid(f"stage {stage!r} uses {name!r}, but its function has no parameter of that name")
     return tuple(Resource(name, make, _token(make)) for name, make in uses.items())
 

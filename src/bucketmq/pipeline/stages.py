@@ -15,10 +15,12 @@ import msgspec
 from bucketmq.errors import Invalid, Unsupported
 from bucketmq.pipeline.columns import arrow_schema, column_names, ddl_of_schema
 from bucketmq.pipeline.fitting import Misshapen, batch_of, empty, fit, from_pandas, joined, to_pandas
+from bucketmq.pipeline.keyed import Keyed, keyed_of
 from bucketmq.pipeline.models import batch_of_models, columns_of, models_of
 from bucketmq.pipeline.resources import Resource, Uses, found_at, of_process, resources_of
 from bucketmq.pipeline.results import Outcomes, Result, check_told
 from bucketmq.queue.settings import check_name
+from bucketmq.typed import Unfit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +58,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """A model: the function is given a list of these instead of a batch."""
     makes: type | None = None
     """A model: the function returns a list of these."""
+    keyed: Keyed | None = None
+    """What is kept for each key; the function then takes and returns more: see `stage`."""
 
     def __post_init__(self) -> None:
         check_name(self.name, "stage name")
@@ -67,6 +71,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"stage {self.name!r} needs a function, not {self.function!r}")
         if self.rows_max < 1:
             raise Invalid(f"stage {self.name!r}: rows_max must be 1 or more, not {self.rows_max}")
+        if self.keyed is not None:
+            self.keyed.check(self.name, self.takes)
         if self.later_max < 0:
             raise Invalid(f"stage {self.name!r}: later_max must be 0 or more, not {self.later_max}")
 
@@ -161,9 +167,31 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
             {fine[place]: later for place, later in result.later.items()},
         )
 
+    def step(self, key: Any, batch: pa.RecordBatch, before: bytes | None) -> tuple[pa.RecordBatch, bytes | None]:
+        """What comes of rows that have one key, or of a timeout if there are none; and what is kept from now on."""
+        assert self.keyed is not None
+        batches = [batch.slice(start, self.rows_max) for start in range(0, batch.num_rows, self.rows_max)]
+        came = []
+        for each in batches or [batch]:
+            given = fit(each, arrow_schema(self.takes), f"what goes into stage {self.name!r}")
+            rows: Any = to_pandas(given) if self.kind == "pandas" else given
+            if self.reads is not None:
+                models, failed = models_of(given, self.reads)
+                if failed:
+                    raise Unfit(f"row {min(failed)} of key {key!r} {failed[min(failed)]}")
+                rows = list(models.values())
+            returned = self.function(key, rows, self.keyed.loaded(before), **self._used())
+            if not isinstance(returned, tuple) or len(returned) != 2 or isinstance(returned[0], Outcomes):
+                raise Misshapen(f"stage {self.name!r} keeps state: it returns a pair of rows and state")
+            before = self.keyed.dumped(returned[1], self.name)
+            came.append(self._told(each, Outcomes(rows=returned[0])).batch)
+        return (came[0] if len(came) == 1 else joined(came)), before
+
+    def _used(self) -> dict[str, Any]:
+        return of_process().lend(self.name, self.uses) if self.uses else {}
+
     def _call(self, rows: Any) -> Outcomes:
-        used = of_process().lend(self.name, self.uses) if self.uses else {}
-        returned = self.function(rows, **used)
+        returned = self.function(rows, **self._used())
         return returned if isinstance(returned, Outcomes) else Outcomes(rows=returned)
 
     def _told(self, batch: pa.RecordBatch, told: Outcomes) -> Result:
@@ -208,6 +236,9 @@ def stage(
     name: str | None = None,
     rows_max: int = ROWS_MAX,
     later_max: int = LATER_MAX,
+    key: str = "",
+    state: str | type = "",
+    timeout_seconds: float | None = None,
 ) -> Callable[[Callable[..., Any]], Stage]:
     """A decorator that makes a function a stage, named like the function.
 
@@ -229,6 +260,11 @@ def stage(
 
     In place of columns there may be a model: a `msgspec.Struct`, a dataclass or a pydantic model. The function is then
     given, or returns, a list of these; a row that does not fit fails, with the path of the field.
+
+    With `key`, a column, and `state`, columns or a model, something is kept for each key. The function is then called
+    as `function(key, rows, state)` with the rows of one key and what is kept, at first None, and returns rows and what
+    to keep: a dict or a model, or None to forget it. When a key had no rows for `timeout_seconds` it is called with
+    none.
     """
 
     def made(function: Callable[..., Any]) -> Stage:
@@ -244,7 +280,8 @@ def stage(
             kind=kind,
             rows_max=rows_max,
             later_max=later_max,
-            uses=resources_of(called, uses, function),
+            uses=resources_of(called, uses, function, rows=3 if key else 1),
+            keyed=keyed_of(called, key, state, timeout_seconds),
         )
 
     return made

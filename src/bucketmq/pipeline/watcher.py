@@ -7,6 +7,7 @@ tried again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, assert_never
@@ -22,6 +23,7 @@ from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import with_own_body
 from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ToObjects, ToQueue, ToTable, ddl_of
 from bucketmq.pipeline.intake import Bucket, causes_of, intake_of
+from bucketmq.pipeline.keyed import Memory, Registers
 from bucketmq.pipeline.objects import check_keys, that_count, write_object
 from bucketmq.pipeline.resources import of_process
 from bucketmq.pipeline.shape import CheckKeys, shaped, things_of
@@ -33,12 +35,17 @@ from bucketmq.procedures.sending.send import send_messages
 if TYPE_CHECKING:
     import pyarrow as pa
 
+log = logging.getLogger("bucketmq")
+
+TIMEOUT_AGAIN_SECONDS = 60.0
+"""What came of a timeout and could not be written is tried again after this."""
+
 RAW = ddl_of({**MESSAGE_COLUMNS, "shard": "int", "offset": "bigint"})
 """A message as the source of Spark gives it."""
 
 
 def handler(
-    source: Source, chain_of: Callable[[CheckKeys], Chain], target: Target, bucket: Any
+    name: str, source: Source, chain_of: Callable[[CheckKeys], Chain], target: Target, bucket: Any
 ) -> Callable[[Any], Done | Retry | Bury]:
     """The handler: given a `Change` where the source is events, a `Delivery` where it is a queue.
 
@@ -51,9 +58,12 @@ def handler(
     intake = intake_of(source, lambda: here, collapse=False)
     raw_of = _raw_change if isinstance(source, FromEvents) else _raw_delivery
 
+    keeping = _Keeping(name, here, chain, lambda batch: here.run(_write(here, target, batch, ())))
+
     def handle(thing: Any) -> Done | Retry | Bury:
+        keeping.expire()
         for taken in intake.take(raw_of(thing)):
-            ran = chain.run(taken.batch)
+            ran = chain.run(taken.batch, keeping.memory(thing.id))
             for failed in (*taken.failed, *ran.failed):
                 return Bury(failed.error)
             for off in ran.put_off:
@@ -66,6 +76,40 @@ def handler(
         return Done()
 
     return handle
+
+
+class _Keeping:
+    """The registers of the stage that keeps state, if there is one."""
+
+    def __init__(self, name: str, here: Bucket, chain: Chain, write: Callable[[pa.RecordBatch], None]) -> None:
+        self._here = here
+        self._write = write
+        keyed = [place for place, stage in enumerate(chain.stages) if stage.keyed is not None]
+        self._registers = Registers(here.open, name, chain.stages[keyed[0]]) if keyed else None
+        self._rest = Chain(chain.stages[keyed[0] + 1 :] if keyed else ())
+
+    def memory(self, message: str) -> Memory | None:
+        """What keeps the state while this message is handled."""
+        registers = self._registers
+        if registers is None:
+            return None
+        return lambda stage, name, key, batch: self._here.run(registers.apply(message, name, key, batch))
+
+    def expire(self) -> None:
+        """Write what comes of keys that timed out. One that cannot be written stays, and is tried again later."""
+        registers = self._registers
+        if registers is None:
+            return
+        for name, batch in self._here.run(registers.expired()):
+            ran = self._rest.run(batch)
+            lost = [*ran.failed, *(each.failed("comes back") for each in ran.put_off)]
+            if lost:
+                log.error("action=timeout_failed register=%s %s", name, lost[0].error)
+                self._here.run(registers.put_back(name, TIMEOUT_AGAIN_SECONDS))
+                continue
+            for passed in ran.passed:
+                self._write(passed.batch)
+            self._here.run(registers.forget_expired(name))
 
 
 def _load(chain: Chain, bucket: Any) -> None:

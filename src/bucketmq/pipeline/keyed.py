@@ -1,0 +1,295 @@
+"""State by key: what a stage keeps for each key, as bytes; and without Spark, the register in the bucket that holds it.
+
+On Spark it is Spark's own keyed state (`spark.running.keyed`). The register of a key is replaced with a condition, and
+remembers what came of the last messages: one that is delivered again changes nothing and brings the same rows again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bucketmq.bucket.port import Missing
+from bucketmq.errors import Invalid
+from bucketmq.log import documents
+from bucketmq.log.layout import EventKeys
+from bucketmq.pipeline.columns import arrow_schema, column_names
+from bucketmq.pipeline.fitting import Misshapen, empty, joined
+from bucketmq.pipeline.models import columns_of, models_of
+from bucketmq.procedures.opened import OpenBucket
+from bucketmq.procedures.requests import Now, Procedure
+from bucketmq.procedures.verbs import get_many, list_all, update_document
+from bucketmq.queue.settings import FORMAT
+from bucketmq.typed import plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from bucketmq.pipeline.stages import Stage
+
+APPLIED_MAX = 100
+"""So many messages of a key are remembered: more are never on their way again at a time."""
+
+APPLIED_BYTES_MAX = 256 << 10
+AT_ONCE = 100
+
+replace = msgspec.structs.replace
+
+
+class Keyed(msgspec.Struct, frozen=True):
+    """What a stage keeps for each key."""
+
+    key: str
+    state: str
+    """The columns of what is kept."""
+    model: type | None = None
+    timeout_seconds: float | None = None
+
+    def check(self, stage: str, takes: str) -> None:
+        if self.key not in column_names(takes):
+            raise Invalid(f"stage {stage!r}: the key {self.key!r} must be one of the columns it takes")
+        arrow_schema(self.state)
+        if self.timeout_seconds is not None and self.timeout_seconds <= 0:
+            raise Invalid(f"stage {stage!r}: timeout_seconds must be more than 0, not {self.timeout_seconds}")
+
+    def loaded(self, kept: bytes | None) -> Any:
+        """What the function is given."""
+        if kept is None:
+            return None
+        batch = unpacked(kept)
+        if self.model is None:
+            return batch.to_pylist()[0]
+        models, failed = models_of(batch, self.model)
+        if failed:
+            raise Misshapen(f"what is kept {failed[0]}; a model that keeps its old fields can read it")
+        return models[0]
+
+    def dumped(self, state: Any, stage: str) -> bytes | None:
+        """What the function returned, as it is kept; `Misshapen` if it is something else than declared."""
+        import pyarrow as pa
+
+        if state is None:
+            return None
+        row = plain(state) if self.model is not None and isinstance(state, self.model) else state
+        names = column_names(self.state)
+        if not isinstance(row, dict) or set(row) - set(names):
+            raise Misshapen(f"the state that stage {stage!r} returned is {row!r}; it should have {', '.join(names)}")
+        try:
+            return packed(pa.RecordBatch.from_pylist([row], schema=arrow_schema(self.state)))
+        except (pa.ArrowException, TypeError) as error:
+            raise Misshapen(f"the state that stage {stage!r} returned does not fit {self.state!r}: {error}") from None
+
+
+def keyed_of(stage: str, key: str, state: str | type, timeout_seconds: float | None) -> Keyed | None:
+    if not key and not state and timeout_seconds is None:
+        return None
+    if not key or not state:
+        raise Invalid(f"stage {stage!r}: key= and state= go together, and timeout_seconds= with both")
+    if isinstance(state, type):
+        return Keyed(key, columns_of(state), state, timeout_seconds)
+    return Keyed(key, state, None, timeout_seconds)
+
+
+def packed(batch: pa.RecordBatch) -> bytes:
+    """A batch as bytes, with its schema."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    made: bytes = sink.getvalue().to_pybytes()
+    return made
+
+
+def unpacked(data: bytes) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(data) as reader:
+        return joined(list(reader))
+
+
+def groups_of(stage: Stage, batch: pa.RecordBatch) -> list[tuple[str, Any, list[int]]]:
+    """The keys of some rows as JSON text and as they are, and the rows of each, in their order."""
+    from bucketmq.pipeline.lines import plain as json_value
+
+    assert stage.keyed is not None
+    column = batch.column(stage.keyed.key)
+    found: dict[str, tuple[Any, list[int]]] = {}
+    for row, value in enumerate(column.to_pylist()):
+        text = msgspec.json.encode(json_value(value, column.type)).decode()
+        found.setdefault(text, (value, []))[1].append(row)
+    return [(text, value, rows) for text, (value, rows) in found.items()]
+
+
+Memory = Callable[["Stage", str, Any, "pa.RecordBatch"], "pa.RecordBatch"]
+"""Keeps the state of a stage where a chain runs without Spark: what comes of the rows of a key, which is given as JSON
+and as it is."""
+
+
+class Applied(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message that was applied, and what came of it, packed."""
+
+    id: str
+    rows: bytes
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`inventory/state/<pipeline>/<stage>/<hash of key>.json`: what a stage keeps for a key."""
+
+    version: int = 0
+    key: str = ""
+    """As JSON."""
+    kept: bytes | None = None
+    """An Arrow stream of one row; None where nothing is kept."""
+    applied: tuple[Applied, ...] = ()
+    """The last messages, the youngest at the end."""
+    due: float | None = None
+    """When the key times out, on the store's clock."""
+    expired: bytes | None = None
+    """What came of a timeout, until it was written."""
+    format: int = FORMAT
+
+
+class Due(msgspec.Struct, frozen=True, order=True):
+    """A key that times out."""
+
+    at: float
+    name: str
+    key: str
+
+
+class Registers:
+    """The registers of one stage of a pipeline, in its bucket. One GET and one PUT for each message and key.
+
+    A timeout is called by whichever process handles a message after it is due: those that touched the key know of it,
+    and the others learn of it when they start, with one LIST and one GET for each key.
+    """
+
+    def __init__(self, bucket: OpenBucket, pipeline: str, stage: Stage) -> None:
+        assert stage.keyed is not None
+        self._keys = EventKeys(bucket.prefix)
+        self._pipeline = pipeline
+        self._stage = stage
+        self._timeout_seconds = stage.keyed.timeout_seconds
+        self._waiting: list[Due] = []
+        self._lock = threading.Lock()
+        self._looked = False
+
+    def apply(self, message: str, key: str, value: Any, batch: pa.RecordBatch) -> Procedure[pa.RecordBatch]:
+        """What comes of a message's rows for a key; the same again if the message was applied before."""
+        now = yield from Now()
+        due = None if self._timeout_seconds is None else now + self._timeout_seconds
+
+        def change(before: State) -> State:
+            if any(each.id == message for each in before.applied):
+                return before
+            came, kept = self._stage.step(value, batch, before.kept)
+            applied = _bounded((*before.applied, Applied(message, packed(came))))
+            at = due if kept is not None else None
+            return State(before.version + 1, key, kept, applied, at, before.expired)
+
+        name = _name(key)
+        after = yield from update_document(State, self._key(name), State(), change)
+        self._await(after, name)
+        return unpacked(next(each.rows for each in after.applied if each.id == message))
+
+    def expired(self) -> Procedure[list[tuple[str, pa.RecordBatch]]]:
+        """What comes of keys that timed out, by the names of their registers: to be written, then `forget_expired`."""
+        if self._timeout_seconds is None:
+            return []
+        if not self._looked:
+            yield from self._look()
+        now = yield from Now()
+        found = []
+        for due in self._take_due(now):
+            after = yield from update_document(State, self._key(due.name), State(), self._timed_out(now))
+            if after.expired is not None:
+                found.append((due.name, unpacked(after.expired)))
+            self._await(after, due.name)
+        return found
+
+    def _timed_out(self, now: float) -> Any:
+        def change(before: State) -> State:
+            if before.expired is not None or before.kept is None or before.due is None or before.due > now:
+                return before
+            came, kept = self._stage.step(self._value(before.key), empty(self._stage.takes), before.kept)
+            at = None if kept is None or self._timeout_seconds is None else now + self._timeout_seconds
+            rows = packed(came) if came.num_rows else None
+            return replace(before, version=before.version + 1, kept=kept, due=at, expired=rows)
+
+        return change
+
+    def forget_expired(self, name: str) -> Procedure[None]:
+        """What came of a timeout was written."""
+
+        def change(before: State) -> State:
+            if before.expired is None:
+                return before
+            return replace(before, version=before.version + 1, expired=None)
+
+        yield from update_document(State, self._key(name), State(), change)
+
+    def put_back(self, name: str, seconds: float) -> Procedure[None]:
+        """What came of a timeout could not be written: try again in a while."""
+        now = yield from Now()
+        with self._lock:
+            heapq.heappush(self._waiting, Due(now + seconds, name, ""))
+
+    def _look(self) -> Procedure[None]:
+        entries, _ = yield from list_all(self._keys.states(self._pipeline, self._stage.name))
+        for start in range(0, len(entries), AT_ONCE):
+            keys = [entry.key for entry in entries[start : start + AT_ONCE]]
+            for key, found in zip(keys, (yield from get_many(keys)), strict=True):
+                if not isinstance(found, Missing):
+                    self._await(documents.decode(State, found.body, key), key.rpartition("/")[2].removesuffix(".json"))
+        self._looked = True
+
+    def _await(self, state: State, name: str) -> None:
+        at = 0.0 if state.expired is not None else state.due
+        if at is not None:
+            with self._lock:
+                heapq.heappush(self._waiting, Due(at, name, state.key))
+
+    def _take_due(self, now: float) -> Iterator[Due]:
+        names = set()
+        while True:
+            with self._lock:
+                if not self._waiting or self._waiting[0].at > now:
+                    return
+                due = heapq.heappop(self._waiting)
+            if due.name not in names:
+                names.add(due.name)
+                yield due
+
+    def _key(self, name: str) -> str:
+        return self._keys.state(self._pipeline, self._stage.name, name)
+
+    def _value(self, key: str) -> Any:
+        """The key as the function is given it."""
+        import pyarrow as pa
+
+        assert self._stage.keyed is not None
+        kind = arrow_schema(self._stage.takes).field(self._stage.keyed.key).type
+        value = msgspec.json.decode(key)
+        return pa.array([value]).cast(kind).to_pylist()[0]
+
+
+def _bounded(applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
+    """The last messages, as far as there is room; the last one always."""
+    kept: list[Applied] = []
+    size = 0
+    for each in reversed(applied[-APPLIED_MAX:]):
+        size += len(each.rows)
+        if kept and size > APPLIED_BYTES_MAX:
+            break
+        kept.append(each)
+    return tuple(reversed(kept))
+
+
+def _name(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:32]

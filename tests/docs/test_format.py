@@ -20,6 +20,7 @@ from bucketmq.events.inventory import Item, Manifest
 from bucketmq.events.rule import Policy, Rule, Secrets, Webhook
 from bucketmq.log import documents, segment
 from bucketmq.log.layout import BOOKKEEPING, QueueKeys
+from bucketmq.pipeline.keyed import State
 from bucketmq.procedures.bulk.orphans import Orphans
 from bucketmq.procedures.bulk.publish import Publication
 from bucketmq.procedures.objects.metadata import OWN_METADATA
@@ -67,6 +68,7 @@ KINDS: dict[str, Any] = {
     "manifest": Manifest,
     "item": Item,
     "seen": SeenId,
+    "state": State,
     "losses": Losses,
     "post": Register,
     "record": Record,

@@ -161,6 +161,7 @@ FROM_FILES = FromEvents(filter="key REGEXP '^incoming/'", content="text", size_b
         (FROM_POSTS, stages.count_or_wait, ToQueue(queue="out", body="words")),
         (FROM_POSTS, stages.count_or_wait, ToObjects(template="out/{id}", body="words")),
         (FROM_POSTS, stages.count_words, ToObjects(template="out/{id}", if_exists="newer", newer_by="revision")),
+        (FROM_POSTS, stages.so_far, ToObjects(template="out/{text}")),
         (FROM_FILES, stages.measure, ToObjects(template="out/{+key}")),
         (FROM_FILES, stages.measure, ToQueue(queue="out")),
     ],

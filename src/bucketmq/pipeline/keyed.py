@@ -57,6 +57,12 @@ class Keyed(msgspec.Struct, frozen=True):
         if self.timeout_seconds is not None and self.timeout_seconds <= 0:
             raise Invalid(f"stage {stage!r}: timeout_seconds must be more than 0, not {self.timeout_seconds}")
 
+    def value(self, name: str, takes: str) -> Any:
+        """A key as the function is given it, from its JSON."""
+        import pyarrow as pa
+
+        return pa.array([msgspec.json.decode(name)]).cast(arrow_schema(takes).field(self.key).type).to_pylist()[0]
+
     def loaded(self, kept: bytes | None) -> Any:
         """What the function is given."""
         if kept is None:
@@ -175,6 +181,7 @@ class Registers:
         self._keys = EventKeys(bucket.prefix)
         self._pipeline = pipeline
         self._stage = stage
+        self._keyed = stage.keyed
         self._timeout_seconds = stage.keyed.timeout_seconds
         self._waiting: list[Due] = []
         self._lock = threading.Lock()
@@ -217,7 +224,8 @@ class Registers:
         def change(before: State) -> State:
             if before.expired is not None or before.kept is None or before.due is None or before.due > now:
                 return before
-            came, kept = self._stage.step(self._value(before.key), empty(self._stage.takes), before.kept)
+            key = self._keyed.value(before.key, self._stage.takes)
+            came, kept = self._stage.step(key, empty(self._stage.takes), before.kept)
             at = None if kept is None or self._timeout_seconds is None else now + self._timeout_seconds
             rows = packed(came) if came.num_rows else None
             return replace(before, version=before.version + 1, kept=kept, due=at, expired=rows)
@@ -268,15 +276,6 @@ class Registers:
 
     def _key(self, name: str) -> str:
         return self._keys.state(self._pipeline, self._stage.name, name)
-
-    def _value(self, key: str) -> Any:
-        """The key as the function is given it."""
-        import pyarrow as pa
-
-        assert self._stage.keyed is not None
-        kind = arrow_schema(self._stage.takes).field(self._stage.keyed.key).type
-        value = msgspec.json.decode(key)
-        return pa.array([value]).cast(kind).to_pylist()[0]
 
 
 def _bounded(applied: tuple[Applied, ...]) -> tuple[Applied, ...]:

@@ -76,3 +76,26 @@ def count_when_up(batch: pa.RecordBatch) -> Outcomes:
     for row in later:
         Path(texts[row]).touch()
     return Outcomes(rows={"words": [1] * (len(texts) - len(later))}, later=later)
+
+
+def _so_far(key: str, rows: Any, state: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    before = (state or {"posts": 0})["posts"]
+    if not rows.num_rows:
+        return {"text": [key], "posts": [-before]}, None
+    if key == "poison":
+        raise ValueError("poison is not counted")
+    return {"text": [key], "posts": [before + rows.num_rows]}, {"posts": before + rows.num_rows}
+
+
+SO_FAR: dict[str, Any] = {"takes": "text string", "gives": "text string, posts bigint", "state": "posts bigint"}
+
+so_far = stage(**SO_FAR, key="text", name="so_far")(_so_far)
+for_a_while = stage(**SO_FAR, key="text", name="so_far", timeout_seconds=0.5)(_so_far)
+
+
+@stage(takes="text string, posts bigint", adds="many boolean")
+def crowd(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Behind a stage that keeps state."""
+    if "thirteen" in batch.column("text").to_pylist():
+        raise ValueError("thirteen is too many")
+    return {"many": [posts > 2 for posts in batch.column("posts").to_pylist()]}

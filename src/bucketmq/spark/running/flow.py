@@ -20,7 +20,6 @@ from bucketmq.pipeline.intake import Bucket, Taken, causes_of, intake_of
 from bucketmq.pipeline.objects import check_keys
 from bucketmq.pipeline.pipeline import Pipeline
 from bucketmq.pipeline.shape import CAUSE
-from bucketmq.procedures.objects.metadata import Cause
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,7 +68,7 @@ class Flow:
     def _run(self, raw: pa.RecordBatch, taken: Taken) -> Iterator[pa.RecordBatch]:
         ran = self._chain.run(taken.batch)
         for passed in ran.passed:
-            yield self._living(passed, taken.causes)
+            yield self._living(passed, raw, taken)
         lost: list[tuple[Failed, Back | None]] = []
         lost += [(msgspec.structs.replace(each, row=taken.rows[each.row]), None) for each in ran.failed]
         lost += [self._put_off(raw, msgspec.structs.replace(each, row=taken.rows[each.row])) for each in ran.put_off]
@@ -87,25 +86,35 @@ class Flow:
             return each.failed(f"given up after coming back {times} times"), None
         return each.failed("comes back"), Back(source.log, each.later.delay_seconds, times + 1)
 
-    def _living(self, passed: Passed, causes: Sequence[Cause]) -> pa.RecordBatch:
+    def _living(self, passed: Passed, raw: pa.RecordBatch, taken: Taken) -> pa.RecordBatch:
+        """Rows that passed. `raw` is what they were made of."""
+        if not self._tells_causes:
+            return self._beside(passed.batch, ())
+        of_rows = [taken.causes[row] for row in (passed.rows if passed.of is None else passed.of)]
+        told = causes_of(of_rows, passed.batch.num_rows)
+        return self._beside(passed.batch, [msgspec.json.encode(each).decode() for each in told])
+
+    def _beside(self, batch: pa.RecordBatch, causes: Sequence[str | None]) -> pa.RecordBatch:
+        """Rows that passed, with the columns that tell of them."""
         import pyarrow as pa
 
-        count = passed.batch.num_rows
-        columns = [*passed.batch.columns, pa.nulls(count, pa.string())]
+        columns = [*batch.columns, pa.nulls(batch.num_rows, pa.string())]
         if self._tells_causes:
-            of_rows = [causes[row] for row in (passed.rows if passed.of is None else passed.of)]
-            told = causes_of(of_rows, count)
-            columns.append(pa.array([msgspec.json.encode(each).decode() for each in told], pa.string()))
+            columns.append(pa.array(causes, pa.string()))
         return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.gives))
 
     def _fallen(self, raw: pa.RecordBatch, lost: Sequence[tuple[Failed, Back | None]]) -> pa.RecordBatch:
-        import pyarrow as pa
-
         name = self._pipeline.name
         if isinstance(self._pipeline.source, FromTable):
             texts = [fallen_row(raw, name, failed, f"row-{uuid.uuid4().hex}") for failed, _ in lost]
         else:
             texts = [fallen_message(raw, name, failed, back) for failed, back in lost]
+        return self._dead(texts)
+
+    def _dead(self, texts: Sequence[str]) -> pa.RecordBatch:
+        """Rows that did not pass."""
+        import pyarrow as pa
+
         schema = arrow_schema(self.gives)
         columns = [
             pa.array(texts, pa.string()) if field.name == DEAD else pa.nulls(len(texts), field.type) for field in schema

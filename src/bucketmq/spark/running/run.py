@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from bucketmq.pipeline.pipeline import Pipeline
+    from bucketmq.spark.options import Place
 
 OUR_OWN = {"columns", "bodyschema", "subscription"}
 """Options of the source that the pipeline itself decides about."""
@@ -51,16 +52,25 @@ def start(
     register(spark)
     of_source, of_store = _divided(options or {}, table=isinstance(pipeline.source, FromTable))
     place = place_of(url, EVENTS if isinstance(pipeline.source, FromTable) else pipeline.source.log, of_store)
-    flow = Flow(pipeline, place)
     rows = _read(pipeline, url, spark, {**of_store, **of_source})
+    made = _flowed(pipeline, place, rows)
     comes_back = get_json_object(col(DEAD), "$.back").isNotNull()
     failed = count_if(col(DEAD).isNotNull() & ~comes_back).alias(DEAD_LETTERS)
-    made = rows.mapInArrow(flow, flow.gives).observe(OBSERVED, failed)
-    writer = _written(pipeline, url, made, checkpoint, of_store)
+    writer = _written(pipeline, url, made.observe(OBSERVED, failed), checkpoint, of_store)
     writer = writer.queryName(pipeline.name).option("checkpointLocation", checkpoint)
     seconds = f"{int(trigger_seconds * 1000)} milliseconds"
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=seconds)
     return writer.start()
+
+
+def _flowed(pipeline: Pipeline, place: Place, rows: DataFrame) -> DataFrame:
+    """All that is done to rows on the executors."""
+    if any(each.keyed is not None for each in pipeline.stages):
+        from bucketmq.spark.running.keyed import by_key
+
+        return by_key(pipeline, place, rows)
+    flow = Flow(pipeline, place)
+    return rows.mapInArrow(flow, flow.gives)
 
 
 def _divided(options: Mapping[str, str], *, table: bool) -> tuple[dict[str, str], dict[str, str]]:

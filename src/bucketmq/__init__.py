@@ -16,7 +16,7 @@ import typing
 if typing.TYPE_CHECKING:
     from bucketmq import aio
     from bucketmq.changes import AsyncChange, AsyncChanges, Change, Changes
-    from bucketmq.client import Bucket, DeadLetters, Delivery, Queue, Subscription, connect
+    from bucketmq.client import Bucket, DeadLetters, Delivery, DeliveryOf, Queue, Subscription, connect
     from bucketmq.deliveries import Batch, DeadLetter, PeekedMessage
     from bucketmq.engines.meter import Requests
     from bucketmq.errors import (
@@ -28,6 +28,7 @@ if typing.TYPE_CHECKING:
         LeaseLost,
         NotFound,
         Unavailable,
+        Unfit,
         Unsupported,
     )
     from bucketmq.events.event import ObjectEvent
@@ -68,6 +69,7 @@ __all__ = [
     "Delete",
     "Deleted",
     "Delivery",
+    "DeliveryOf",
     "Denied",
     "Done",
     "Failed",
@@ -93,6 +95,7 @@ __all__ = [
     "Subscription",
     "Swept",
     "Unavailable",
+    "Unfit",
     "Unsupported",
     "aio",
     "connect",
@@ -101,7 +104,7 @@ __all__ = [
 
 _HOMES = {
     "bucketmq.changes": ("AsyncChange", "AsyncChanges", "Change", "Changes"),
-    "bucketmq.client": ("Bucket", "DeadLetters", "Delivery", "Queue", "Subscription", "connect"),
+    "bucketmq.client": ("Bucket", "DeadLetters", "Delivery", "DeliveryOf", "Queue", "Subscription", "connect"),
     "bucketmq.deliveries": ("Batch", "DeadLetter", "PeekedMessage"),
     "bucketmq.engines.meter": ("Requests",),
     "bucketmq.errors": (
@@ -113,6 +116,7 @@ _HOMES = {
         "LeaseLost",
         "NotFound",
         "Unavailable",
+        "Unfit",
         "Unsupported",
     ),
     "bucketmq.events.event": ("ObjectEvent",),

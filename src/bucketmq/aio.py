@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.dead_letters import DeadApi
@@ -27,7 +27,7 @@ from bucketmq.api.tables import TableApi
 from bucketmq.binding import awaiting, looking_like, plain
 from bucketmq.bucket.urls import open_store, without_secrets
 from bucketmq.changes import AsyncChange, Change
-from bucketmq.deliveries import DeliveryApi, DeliveryData, deliveries_of, settle_now
+from bucketmq.deliveries import Batch, DeliveryApi, DeliveryData, deliveries_of, settle_now
 from bucketmq.engines.asynchronous import Asynchronous
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
@@ -39,6 +39,7 @@ from bucketmq.rulebook import environment, is_async
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+Body = TypeVar("Body")
 
 
 def connect(url: str, *, probe: bool = True, **options: Unpack[StoreOptions]) -> Bucket:
@@ -83,6 +84,17 @@ class Delivery(DeliveryData):
     extend = awaiting(DeliveryApi.extend)
 
 
+class DeliveryOf(Delivery, Generic[Body]):
+    """A delivery whose body is a model: what `receive(body=Model)` gives."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def body(self) -> Body: ...
+
+
 class Deliveries(AsyncIterator[Delivery]):
     """A loop over a subscription. Not an async generator: the event loop would end that some time after it was left,
     perhaps after its bucket was closed."""
@@ -118,7 +130,24 @@ class Subscription(SubscriptionFacade):
         self._run = engine.run
         self._api = api
 
-    receive = awaiting(SubscriptionApi[Delivery].receive)
+    if TYPE_CHECKING:
+
+        @overload
+        async def receive(
+            self, limit: int = 10, *, wait_seconds: float = 0.0, lease_seconds: float | None = None, body: None = None
+        ) -> Batch[Delivery]: ...
+        @overload
+        async def receive(
+            self,
+            limit: int = 10,
+            *,
+            wait_seconds: float = 0.0,
+            lease_seconds: float | None = None,
+            body: type[Body],
+        ) -> Batch[DeliveryOf[Body]]: ...
+        async def receive(self, limit: int = 10, **options: Any) -> Any: ...
+    else:
+        receive = awaiting(SubscriptionApi[Delivery].receive)
     delivery = awaiting(SubscriptionApi[Delivery].delivery)
     flush = awaiting(SubscriptionApi[Delivery].flush)
     peek = awaiting(SubscriptionApi[Delivery].peek)
@@ -216,7 +245,7 @@ class Bucket(BucketFacade):
 
     def __init__(self, engine: Asynchronous, prefix: str, *, probe: bool, where: str = "") -> None:
         lent = Lent(
-            deliveries=partial(deliveries_of, Delivery, engine),
+            deliveries=partial(deliveries_of, Delivery, DeliveryOf, engine),
             change=partial(_change, engine),
             stops=lambda active: StopOnSignal(active=active),
             environment=environment,

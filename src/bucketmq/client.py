@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.dead_letters import DeadApi
@@ -24,7 +24,7 @@ from bucketmq.api.tables import TableApi
 from bucketmq.binding import blocking, plain
 from bucketmq.bucket.urls import open_store, without_secrets
 from bucketmq.changes import AsyncChange, Change
-from bucketmq.deliveries import DeliveryApi, DeliveryData, Settling, deliveries_of
+from bucketmq.deliveries import Batch, DeliveryApi, DeliveryData, Settling, deliveries_of
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
@@ -36,6 +36,7 @@ from bucketmq.procedures.working.keeper import Keeper, hand_in_all
 from bucketmq.rulebook import environment, is_async
 
 Result = TypeVar("Result")
+Body = TypeVar("Body")
 
 
 def connect(url: str, *, probe: bool = True, **options: Unpack[StoreOptions]) -> Bucket:
@@ -58,6 +59,17 @@ class Delivery(Settling):
     extend = blocking(DeliveryApi.extend)
 
 
+class DeliveryOf(Delivery, Generic[Body]):
+    """A delivery whose body is a model: what `receive(body=Model)` gives."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def body(self) -> Body: ...
+
+
 class Subscription(SubscriptionFacade):
     """An independent reader of a queue, with its own progress."""
 
@@ -67,7 +79,24 @@ class Subscription(SubscriptionFacade):
         self._run = engine.run
         self._api = api
 
-    receive = blocking(SubscriptionApi[Delivery].receive)
+    if TYPE_CHECKING:
+
+        @overload
+        def receive(
+            self, limit: int = 10, *, wait_seconds: float = 0.0, lease_seconds: float | None = None, body: None = None
+        ) -> Batch[Delivery]: ...
+        @overload
+        def receive(
+            self,
+            limit: int = 10,
+            *,
+            wait_seconds: float = 0.0,
+            lease_seconds: float | None = None,
+            body: type[Body],
+        ) -> Batch[DeliveryOf[Body]]: ...
+        def receive(self, limit: int = 10, **options: Any) -> Any: ...
+    else:
+        receive = blocking(SubscriptionApi[Delivery].receive)
     delivery = blocking(SubscriptionApi[Delivery].delivery)
     flush = blocking(SubscriptionApi[Delivery].flush)
     peek = blocking(SubscriptionApi[Delivery].peek)
@@ -173,7 +202,7 @@ class Bucket(BucketFacade):
 
     def __init__(self, engine: Blocking, prefix: str, *, probe: bool, where: str = "") -> None:
         lent = Lent(
-            deliveries=partial(deliveries_of, Delivery, engine),
+            deliveries=partial(deliveries_of, Delivery, DeliveryOf, engine),
             change=partial(_change, engine),
             stops=lambda active: StopOnSignal(active=active),
             environment=environment,

@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from msgspec import UNSET
 
-from bucketmq.errors import BucketMQError, Invalid
+from bucketmq.errors import BucketMQError, Invalid, Unfit
 from bucketmq.procedures.checks import check_seconds
 from bucketmq.procedures.claiming.browse import Seen, inline_body
 from bucketmq.procedures.claiming.claim import Lot, extend
@@ -22,6 +22,7 @@ from bucketmq.procedures.heads.desk import commit
 from bucketmq.procedures.requests import Procedure
 from bucketmq.queue.message import Message
 from bucketmq.queue.settings import LEASE_SECONDS_MAX
+from bucketmq.typed import fitted
 from bucketmq.values import Value
 
 
@@ -68,7 +69,7 @@ def _body_dict(message: DeliveryData | PeekedMessage) -> dict[str, Any]:
     if at is not None and isinstance(message, PeekedMessage):
         return {"body_at": at.key, "body_bytes": at.size_bytes}
     try:
-        body = message.body
+        body = message.plain_body if isinstance(message, DeliveryData) else message.body
     except BucketMQError as error:
         return {"body_error": str(error)}
     if isinstance(body, bytes):
@@ -94,7 +95,24 @@ class DeliveryData(HasMessage):
 
     @property
     def body(self) -> Any:
-        """The body as it was sent: a JSON value, text or bytes."""
+        """The body as it was sent: a JSON value, text or bytes. Or the model that was asked for; `Unfit` if it does not
+        fit, and the delivery can still be settled."""
+        lot = self._lot
+        if lot.model is None:
+            return self.plain_body
+        if self.offset not in lot.fitted:
+            lot.fitted[self.offset] = self._fitted(lot.model)
+        return lot.fitted[self.offset]
+
+    def _fitted(self, model: type) -> Any:
+        try:
+            return fitted(self.plain_body, model)
+        except Unfit as error:
+            raise Unfit(f"the body of message {self.id} {error}; bury it, or change the model", error.path) from None
+
+    @property
+    def plain_body(self) -> Any:
+        """The body as it was sent, whatever model was asked for."""
         message = self.message
         if message.body is not UNSET:
             return message.body
@@ -254,10 +272,11 @@ class Batch(Sequence[Kind], Generic[Kind]):
         return f"<Batch of {len(self)}{why}>"
 
 
-def deliveries_of(kind: type[Kind], engine: Any, lot: Lot, bodies: dict[str, Any]) -> list[Kind]:
-    """The deliveries of a lot, in order, which settle through `engine`."""
+def deliveries_of(kind: type[Kind], typed: type[Kind], engine: Any, lot: Lot, bodies: dict[str, Any]) -> list[Kind]:
+    """The deliveries of a lot, in order, which settle through `engine`; those of a model are `typed`."""
     lot.engine = engine
     lot.bodies = bodies
+    kind = kind if lot.model is None else typed
     return [
         kind(lot, message, offset, attempt)
         for message, (offset, attempt) in zip(lot.messages, lot.places(), strict=True)

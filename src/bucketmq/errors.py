@@ -3,6 +3,7 @@
 ```
 BucketMQError
 ├── Invalid        fix the call: a bad name, size, option or URL
+│   └── Unfit      a value does not fit the model it was asked for as; bury the message, or change the model
 ├── NotFound       there is no such bucket, queue or message
 ├── LeaseLost      stop: the lease is over, and another receiver may have the message
 ├── Contended      back off, or add shards: too many writers want the same object
@@ -31,6 +32,19 @@ class Invalid(BucketMQError, ValueError):
     """The call is wrong as written; repeating it cannot help."""
 
     kind = "invalid"
+
+
+class Unfit(Invalid):
+    """A value does not fit the model it was asked for as. `path` says where, as in `$.items[2].price`."""
+
+    kind = "unfit"
+
+    def __init__(self, message: str, path: str = "$") -> None:
+        super().__init__(message, path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class NotFound(BucketMQError, LookupError):

@@ -13,25 +13,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bucketmq.errors import Invalid
+from bucketmq.errors import Invalid, Unfit
 
 Model = TypeVar("Model")
 
 PLAIN = (bytes, datetime, date, Decimal)
 """Values that are handed on as they are, beside those of JSON."""
-
-
-class Unfit(Invalid):
-    """A value does not fit the model it was asked for as. `path` says where, as in `$.items[2].price`."""
-
-    kind = "unfit"
-
-    def __init__(self, message: str, path: str = "$") -> None:
-        super().__init__(message, path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def is_pydantic(model: type) -> bool:

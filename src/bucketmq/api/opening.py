@@ -42,7 +42,7 @@ def _never(active: bool) -> AbstractContextManager[Stops]:
 
 
 def _bare(lot: Lot, bodies: dict[str, Any]) -> list[DeliveryData]:
-    return deliveries_of(DeliveryData, None, lot, bodies)
+    return deliveries_of(DeliveryData, DeliveryData, None, lot, bodies)
 
 
 class Lent(msgspec.Struct, frozen=True):

@@ -34,6 +34,7 @@ from bucketmq.procedures.requests import IfAbandoned, Latch, Procedure, Wait
 from bucketmq.procedures.working.keeper import Keeper, try_hand_in
 from bucketmq.procedures.working.work import Work, call_handler, work
 from bucketmq.queue.settings import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, MAIN, Settings, check_name
+from bucketmq.typed import check_model
 
 ITERATE_LIMIT = 100
 ITERATE_WAIT_SECONDS = 20.0
@@ -85,14 +86,28 @@ class SubscriptionApi(Generic[Delivery]):
         yield from begin((yield from self.queue.open()), self.subscription_name, self._start)
 
     def receive(
-        self, limit: int = 10, *, wait_seconds: float = 0.0, lease_seconds: float | None = None
+        self,
+        limit: int = 10,
+        *,
+        wait_seconds: float = 0.0,
+        lease_seconds: float | None = None,
+        body: type | None = None,
     ) -> Procedure[Batch[Delivery]]:
         """Up to `limit` deliveries, waiting up to `wait_seconds` for the first.
+
+        `body` is a model, a `msgspec.Struct`, a dataclass or a pydantic model: the bodies of the deliveries are of it.
+        One that does not fit is delivered all the same: its `body` raises `Unfit` with the path of the field, so that
+        the delivery can be buried; `plain_body` is what was sent.
 
         One GET and one PUT for each shard that they come from: those of one shard if it has enough, otherwise of others
         too, which costs no more GETs for those that have none than an idle receiver makes.
         """
-        return self._batch((yield from self.claim(limit, wait_seconds, lease_seconds, fill=True)))
+        if body is not None:
+            check_model(body, "body")
+        found = yield from self.claim(limit, wait_seconds, lease_seconds, fill=True)
+        for lot in found.lots:
+            lot.model = body
+        return self._batch(found)
 
     def loop(self) -> Loop[Delivery]:
         """What a caller that iterates needs."""

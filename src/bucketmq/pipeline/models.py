@@ -17,10 +17,10 @@ from uuid import UUID
 
 import msgspec
 
-from bucketmq.errors import Invalid
+from bucketmq.errors import Invalid, Unfit
 from bucketmq.pipeline.columns import DEPTH_MAX, quoted
 from bucketmq.pipeline.fitting import Misshapen
-from bucketmq.typed import Unfit, check_model, fitted, is_model, is_pydantic, plain
+from bucketmq.typed import check_model, fitted, is_model, is_pydantic, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
-from bucketmq.errors import Invalid, Unsupported
+from bucketmq.errors import Invalid, Unfit, Unsupported
 from bucketmq.pipeline.columns import arrow_schema, column_names, ddl_of_schema
 from bucketmq.pipeline.fitting import Misshapen, batch_of, empty, fit, from_pandas, joined, to_pandas
 from bucketmq.pipeline.keyed import Keyed, keyed_of
@@ -20,7 +20,6 @@ from bucketmq.pipeline.models import batch_of_models, columns_of, models_of
 from bucketmq.pipeline.resources import Resource, Uses, found_at, of_process, resources_of
 from bucketmq.pipeline.results import Outcomes, Result, check_told
 from bucketmq.queue.settings import check_name
-from bucketmq.typed import Unfit
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -76,6 +76,10 @@ class Lot:
         of several threads that settle one message only one may."""
         self.bodies: dict[str, Any] = {}
         """Large bodies by message id, fetched for a facade."""
+        self.model: type | None = None
+        """What a facade was asked to make of bodies."""
+        self.fitted: dict[int, Any] = {}
+        """The bodies that were made so, by offset."""
         self.engine: Any = None
         """What a facade settles this lot with."""
         self.lost = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ import bucketmq.spark
 from bucketmq.pipeline import FromEvents, FromQueue, FromTable, Pipeline, ToObjects, ToQueue, ToTable
 from bucketmq.pipeline.chain import Failed
 from bucketmq.pipeline.columns import arrow_schema
-from bucketmq.pipeline.dead import DEAD, Fallen, fallen_row
+from bucketmq.pipeline.dead import DEAD, Back, Fallen, fallen_row
 from bucketmq.pipeline.ends import Source, Target
 from bucketmq.procedures.bulk.publish import publish
 from bucketmq.procedures.requests import Create, Procedure, Replace
@@ -221,15 +222,16 @@ def results(inbox: Inbox) -> tuple[list[Any], list[str]]:
     return came, sorted(reason.replace(inbox.url, "the bucket") for reason in reasons)
 
 
-def fallen(body: Any, subscription: str = "p") -> str:
+def fallen(body: Any, subscription: str = "p", back: Back | None = None) -> str:
     """A row that failed, as the chain tells of it."""
     message = Message(f"m{str(body)[:5]}", "2026-11-16T08:00:00.000Z", body=body)
-    return msgspec.json.encode(Fallen(message, subscription, 0, 0, "e")).decode()
+    return msgspec.json.encode(Fallen(message, subscription, 0, 0, "e", back=back)).decode()
 
 
-def part_of_rows(inbox: Inbox, dead: set[int]) -> tuple[StreamWriter, Written]:
-    """Ten rows written by a task, some of which failed."""
-    made = [{"body": None if n in dead else n, DEAD: fallen(n) if n in dead else None} for n in range(10)]
+def part_of_rows(inbox: Inbox, dead: set[int], back: Iterable[int] = ()) -> tuple[StreamWriter, Written]:
+    """Ten rows written by a task, some of which failed or come back."""
+    lost = {n: fallen(n) for n in dead} | {n: fallen(n, back=Back("posts", 0.0, 1)) for n in back}
+    made = [{"body": None if n in lost else n, DEAD: lost.get(n)} for n in range(10)]
     batch = pa.RecordBatch.from_pylist(made, schema=arrow_schema(f"body bigint, {DEAD} string"))
     options = sink_options({"path": inbox.url, "queue": "out", "deadLetters": "posts", "txn": "t"})
     writer = StreamWriter(options, from_arrow_schema(batch.schema))
@@ -262,6 +264,25 @@ def test_a_row_is_a_message_or_a_dead_letter_whichever_attempt_counts(plain_inbo
     letters = [letter.body for letter in plain_inbox.bucket.queue("posts").dead_letters.peek()]
     assert sorted([*plain_inbox.bodies("out"), *letters]) == list(range(10))
     assert sorted(letters) == ([3, 4] if writes == 0 else [1, 2, 3])
+
+
+@pytest.mark.parametrize("writes", range(8))
+def test_a_row_comes_back_once_or_passes_or_dies_whichever_attempt_counts(plain_inbox: Inbox, writes: int) -> None:
+    """The driver dies after so many writes of its commit; when the batch is run again other rows come back."""
+    _, first = part_of_rows(plain_inbox, dead={1}, back={2, 3})
+    here = opened(place_of(plain_inbox.url, "out", {}), create=True)
+    with pytest.raises(KeyboardInterrupt):
+        here.run(dying(publish(here.queue, "t", 0, first.made), writes))
+    writer, second = part_of_rows(plain_inbox, dead={2}, back={3, 4})
+    writer.commit([second], 0)
+    writer.commit([second], 0)
+    queue = plain_inbox.bucket.queue("posts")
+    letters = [letter.body for letter in queue.dead_letters.peek()]
+    back = queue.subscription("p").receive(100, wait_seconds=30)  # they are due within a second
+    assert sorted([*plain_inbox.bodies("out"), *letters, *(each.body for each in back)]) == list(range(10))
+    assert sorted(each.body for each in back) == ([3, 4] if writes == 0 else [2, 3])
+    assert [each.message.died.later for each in back if each.message.died is not None] == [1, 1]
+    assert plain_inbox.bodies("posts") == [], "nobody else sees them"
 
 
 def dying(procedure: Procedure[Any], writes: int) -> Procedure[Any]:

@@ -35,5 +35,6 @@ def test_reading_segments_of_lines_costs_a_get_for_each_and_a_list_for_each_thou
     write_log(plain_inbox.file(""), "jobs", 2500, 2)
     asked = read(plain_inbox.url, "jobs", 5000)
     assert asked.lists == 3 + 2  # and, once in a process, of heads and of the log near the hint, to find the end
-    assert 2500 <= asked.reads <= 2512  # a segment between two partitions is read by both
+    # A segment between two partitions is read by both; and one look whether messages are delayed.
+    assert 2500 <= asked.reads <= 2513
     assert asked.writes <= 2

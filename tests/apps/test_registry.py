@@ -32,7 +32,7 @@ def test_a_package_brings_an_application(cli: Cli) -> None:
     assert "count the words of notes" in cli("apps", "ls").out
     shown = cli("apps", "show", "wordcount", "--json").row
     assert [each["name"] for each in shown["agents"]] == ["long"]
-    assert shown["pipelines"] == [{"name": "counting", "about": "", "stages": ["count"]}]
+    assert [(each["name"], each["stages"]) for each in shown["pipelines"]] == [("counting", ["count"]), ("listing", [])]
     assert [each["name"] for each in shown["settings"]] == ["url", "long_from", "token"]
     assert "WORDCOUNT_LONG_FROM = 3 (default)" in cli("apps", "show", "wordcount").out
 

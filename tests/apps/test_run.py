@@ -103,7 +103,7 @@ def test_one_part_runs_alone(cli: Cli, bucket: Bucket) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--only", "nothing"], "has no part 'nothing'; there are: long, counting, spark"),
+        (["--only", "nothing"], "has no part 'nothing'; there are: long, counting, listing, spark"),
         (["--long-from", "many"], "--long-from or WORDCOUNT_LONG_FROM cannot be that, not 'many'"),
         (["--lnog"], "there is no option --lnog"),
         (["--once"], "--once goes with --only"),

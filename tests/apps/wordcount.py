@@ -50,6 +50,11 @@ counting = Pipeline(
 )
 
 
+listing = Pipeline(
+    name="listing", source=FromQueue("lines", "text string"), target=ToQueue(queue="listed", body="text", text=True)
+)
+
+
 def watch(bucket, settings):
     @bucket.watch('WHERE `key` LIKE "counts/%"', name="wordcount-long", start="beginning")
     async def long(change):
@@ -84,7 +89,7 @@ WORDCOUNT = App(
     name="wordcount",
     about="count the words of notes",
     settings=WordcountSettings,
-    pipelines=(counting,),
+    pipelines=(counting, listing),
     agents=(Agent(name="long", run=watching(watch), about="lists long notes"),),
     queues=(WantedQueue("long-notes", "keys of long notes", {"lease_seconds": 20.0}),),
     rules=(WantedRule(name="wordcount-all", filter='WHERE `key` LIKE "counts/%"', to="queue:all-counts"),),

@@ -96,7 +96,7 @@ def watching(register: Callable[[aio.Bucket, Any], None]) -> Run:
 def serving(make: Callable[[aio.Bucket, Any], Any], *, port: str) -> Run:
     """The `run` of an agent that serves HTTP: `make(bucket, settings)` gives a FastAPI app, `port` names the setting.
 
-    It listens on this machine alone, so whoever is logged in here may call it.
+    It listens on this machine alone unless `--host` says otherwise. Who may call is for the app to check.
     """
 
     async def run(here: Here) -> None:

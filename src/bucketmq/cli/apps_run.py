@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from bucketmq import aio
@@ -51,6 +52,7 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="With --only PIPELINE: do what there is to do, and end.")
     ] = False,
+    host: Annotated[str, typer.Option(help="Where agents listen. 0.0.0.0 is everywhere.")] = "127.0.0.1",
     master: Master = None,
     parent: Annotated[int | None, typer.Option(hidden=True, help="End with this process.")] = None,
     settings: SettingsFile = None,
@@ -72,11 +74,12 @@ def run(
     if len(wanted) == 1 and only:
         if parent is not None:
             _end_with(parent)
-        _run_part(app, wanted[0], found, without_spark=without_spark, once=once, master=master, context=context)
+        part = Asked(wanted[0], found, host, master, without_spark, once)
+        _run_part(context, app, part)
         return
     if once:
         raise Invalid("--once goes with --only and one pipeline")
-    words = ["--without-spark"] * without_spark + ([f"--master={master}"] if master else [])
+    words = [f"--host={host}", *["--without-spark"] * without_spark] + ([f"--master={master}"] if master else [])
     words += [f"--settings={settings}"] if settings else []
     _run_all(app, wanted, found, options, words, as_json=wants_json(context, as_json))
 
@@ -209,16 +212,20 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, name="bucketmq-parent", daemon=True).start()
 
 
-def _run_part(
-    app: App,
-    part: str,
-    settings: AppSettings,
-    *,
-    without_spark: bool,
-    once: bool,
-    master: str | None,
-    context: typer.Context,
-) -> None:
+class Asked(msgspec.Struct, frozen=True):
+    """One part, and how it is to run."""
+
+    part: str
+    settings: AppSettings
+    host: str
+    master: str | None
+    without_spark: bool
+    once: bool
+
+
+def _run_part(context: typer.Context, app: App, asked: Asked) -> None:
+    part, settings, once = asked.part, asked.settings, asked.once
+
     def ready(address: str) -> None:
         if wants_json(context, False):
             sys.stdout.write(json.dumps({"part": part, "url": address}) + "\n")
@@ -234,7 +241,7 @@ def _run_part(
 
         async def work(bucket: aio.Bucket) -> None:
             await bucket.run(provide(bucket.api, app))
-            await run_of(Here(bucket, settings, ready=ready))
+            await run_of(Here(bucket, settings, host=asked.host, ready=ready))
 
         run_agent(settings.url, work)
         return
@@ -243,10 +250,10 @@ def _run_part(
     log_to_stderr()
     with open_bucket(context, settings.url) as bucket:
         bucket.run(provide(bucket.api, app))
-        if without_spark:
+        if asked.without_spark:
             _run_without_spark(bucket, pipelines, ready, once=once)
             return
-    _run_on_spark(pipelines, settings.url, master, ready, once=once)
+    _run_on_spark(pipelines, settings.url, asked.master, ready, once=once)
 
 
 def _run_without_spark(bucket: Bucket, pipelines: list[Pipeline], ready: Callable[[str], None], *, once: bool) -> None:

@@ -33,7 +33,7 @@ GIVE_UP_SECONDS = 240.0
 READY_SECONDS = 60.0
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Compile quickly, not well: up to the first verdict the JVM takes 12 seconds of CPU instead of 19, and it does not live
+"""Compile quickly, not well: up to the first verdict the JVM takes 12 seconds of CPU instead of 19, and does not live
 long enough to earn them back."""
 
 INGEST, JUDGE, ROUTER, DESK = "ingest", "spark", "router", "desk"

@@ -30,7 +30,7 @@ FACADES = BELOW_FACADES | {
     "facade",
     "notify",
 }
-PIPELINE = PURE | PROCEDURES | {"bucket.port", "bucket.settings", "pipeline"}
+PIPELINE = PURE | PROCEDURES | {"bucket.port", "bucket.settings", "bucket.urls", "client", "pipeline"}
 BELOW_SPARK = BELOW_FACADES | PIPELINE | {"client", "spark"}
 """What every room of `spark/` may use: the modules right below it included."""
 

@@ -133,7 +133,7 @@ def test_show_tells_all_of_a_pipeline(cli: Cli, posts: str, tmp_path: Path) -> N
     ran = cli("pipeline", "show", f"{posts}:classify", "--json")
     assert ran.row["source"]["queue"] == "jobs"
     assert ran.row["stages"] == [{"name": "luck", "takes": "n bigint", "gives": "n bigint"}]
-    assert ran.row["target"] == {"kind": "ToQueue", "queue": "out", "text": False}
+    assert ran.row["targets"] == [{"kind": "ToQueue", "queue": "out", "text": False}]
     assert ran.row["dead_letters"] == "jobs.dead"
     assert Path(ran.row["checkpoint"]).is_relative_to(tmp_path / "state" / "bucketmq" / "checkpoints")
     shown = cli("pipeline", "show", f"{posts}:classify").out

@@ -18,16 +18,19 @@ import bucketmq
 from bucketmq.events.event import ObjectEvent
 from bucketmq.pipeline import FromEvents, Pipeline, ToObjects
 from bucketmq.pipeline.columns import arrow_schema
+from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.intake import causes_of
 from bucketmq.pipeline.objects import write_object
-from bucketmq.pipeline.shape import CAUSE, Thing
+from bucketmq.pipeline.shape import CAUSE, shape_stage
+from bucketmq.pipeline.things import Thing
 from bucketmq.pipeline.watcher import RAW
 from bucketmq.procedures.objects.metadata import Cause
 from bucketmq.procedures.requests import Create, Procedure, Replace
 from bucketmq.spark.opened import opened
-from bucketmq.spark.options import place_of, sink_options
+from bucketmq.spark.options import place_of, sink_options, targets_option
 from bucketmq.spark.running.flow import Flow
 from bucketmq.spark.write.objects_sink import ObjectsStreamWriter, Wrote
+from bucketmq.spark.write.targets_sink import TargetsStreamWriter
 
 ROWS = "id string, text string, revision bigint"
 NEWER = {"ifExists": "newer", "newerBy": "revision"}
@@ -78,7 +81,7 @@ def flow_rows(inbox: Inbox, source: FromEvents, raw: Any = None) -> tuple[list[d
     pipeline = Pipeline(name="look", source=source, target=ToObjects(template="seen/{event_id}.json"))
     out = list(Flow(pipeline, place_of(inbox.url, "events", {}))(iter([raw_events(inbox) if raw is None else raw])))
     made = [row for batch in out for row in batch.to_pylist()]
-    living = [json.loads(row["body"]) for row in made if row["_dead"] is None]
+    living = [json.loads(row["_0"][0]["body"]) for row in made if row["_dead"] is None]
     return living, [json.loads(row["_dead"]) for row in made if row["_dead"] is not None]
 
 
@@ -188,7 +191,11 @@ def age(path: Any, seconds: float) -> None:
 
 def test_what_is_written_because_of_an_event_carries_its_hops(plain_inbox: Inbox) -> None:
     cause = json.dumps({"hops": 3, "lineage": ["evt_a"]})
-    write(plain_inbox, rows(("a", cause), columns=f"id string, {CAUSE} string"))
+    targets = (ToObjects(template="pending/{id}.json"),)
+    shaped = shape_stage(targets, "id string").run(rows(("a",), columns="id string"))
+    batch = shaped.append_column(DEAD, pa.nulls(1, pa.string())).append_column(CAUSE, pa.array([cause]))
+    given = {"path": plain_inbox.url, "targets": targets_option("p", targets), "deadLetters": "jobs"}
+    TargetsStreamWriter(sink_options(given), from_arrow_schema(batch.schema)).write(iter([batch]))
     (event,) = events(plain_inbox)
     assert (event["hops"], event["lineage"]) == (3, ["evt_a"])
 
@@ -196,7 +203,7 @@ def test_what_is_written_because_of_an_event_carries_its_hops(plain_inbox: Inbox
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"objects": "a/{name}"}, "need a column 'name'; the rows have id, text, revision"),
+        ({"objects": "a/{name}"}, "need a column 'name'; there are id, text, revision"),
         ({"objects": "a/{id}", "queue": "jobs"}, "queue is for writing messages"),
         ({"objects": "a/{id}", "ifExists": "newer", "newerBy": "sha256"}, "rename the column"),
         ({"objects": "a/{id}", "deadLetters": "jobs"}, "go together"),

@@ -28,9 +28,9 @@ from bucketmq.procedures.bulk.publish import publish
 from bucketmq.procedures.requests import Create, Procedure, Replace
 from bucketmq.queue.message import Message
 from bucketmq.spark.opened import opened
-from bucketmq.spark.options import place_of, sink_options
+from bucketmq.spark.options import place_of, sink_options, targets_option
 from bucketmq.spark.running.run import start
-from bucketmq.spark.write.sink import StreamWriter, Written
+from bucketmq.spark.write.targets_sink import TargetsStreamWriter, Wrote
 
 COUNT = Pipeline(
     name="count",
@@ -228,15 +228,23 @@ def fallen(body: Any, subscription: str = "p", back: Back | None = None) -> str:
     return msgspec.json.encode(Fallen(message, subscription, 0, 0, "e", back=back)).decode()
 
 
-def part_of_rows(inbox: Inbox, dead: set[int], back: Iterable[int] = ()) -> tuple[StreamWriter, Written]:
+TO_OUT = (ToQueue(queue="out"),)
+SHAPED = arrow_schema(f"_0 struct<body:string>, {DEAD} string")
+
+
+def writer_of(inbox: Inbox, targets: tuple[Target, ...] = TO_OUT, schema: pa.Schema = SHAPED) -> TargetsStreamWriter:
+    """The sink of a pipeline that reads the queue `posts`."""
+    given = {"path": inbox.url, "targets": targets_option("p", targets), "deadLetters": "posts", "txn": "t"}
+    return TargetsStreamWriter(sink_options(given), from_arrow_schema(schema))
+
+
+def part_of_rows(inbox: Inbox, dead: set[int], back: Iterable[int] = ()) -> tuple[TargetsStreamWriter, Wrote]:
     """Ten rows written by a task, some of which failed or come back."""
     lost = {n: fallen(n) for n in dead} | {n: fallen(n, back=Back("posts", 0.0, 1)) for n in back}
-    made = [{"body": None if n in lost else n, DEAD: lost.get(n)} for n in range(10)]
-    batch = pa.RecordBatch.from_pylist(made, schema=arrow_schema(f"body bigint, {DEAD} string"))
-    options = sink_options({"path": inbox.url, "queue": "out", "deadLetters": "posts", "txn": "t"})
-    writer = StreamWriter(options, from_arrow_schema(batch.schema))
-    message = writer.write(iter([batch]))
-    assert isinstance(message, Written)
+    made = [{"_0": None if n in lost else {"body": str(n)}, DEAD: lost.get(n)} for n in range(10)]
+    writer = writer_of(inbox)
+    message = writer.write(iter([pa.RecordBatch.from_pylist(made, schema=SHAPED)]))
+    assert isinstance(message, Wrote)
     return writer, message
 
 
@@ -256,7 +264,7 @@ def test_a_row_whose_key_the_store_has_no_room_for_is_a_dead_letter(plain_inbox:
 def test_a_row_is_a_message_or_a_dead_letter_whichever_attempt_counts(plain_inbox: Inbox, writes: int) -> None:
     """The driver dies after so many writes of its commit; when the batch is run again other rows fail."""
     _, first = part_of_rows(plain_inbox, dead={1, 2, 3})
-    here = opened(place_of(plain_inbox.url, "out", {}), create=True)
+    here = opened(place_of(plain_inbox.url, "posts.dead", {}), create=True)
     with pytest.raises(KeyboardInterrupt):
         here.run(dying(publish(here.queue, "t", 0, first.made), writes))
     writer, second = part_of_rows(plain_inbox, dead={3, 4})
@@ -316,10 +324,9 @@ def test_a_row_of_a_table_with_a_time_that_python_has_no_room_for_can_die() -> N
 def test_a_large_body_dies_with_its_message_and_comes_back(plain_inbox: Inbox) -> None:
     queue = plain_inbox.bucket.queue("posts", inline_bytes_max=1000)
     text = "long " * 1000
-    row = {"body": None, DEAD: fallen(text, "main")}
-    batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(f"body bigint, {DEAD} string"))
-    options = sink_options({"path": plain_inbox.url, "queue": "out", "deadLetters": "posts", "txn": "t"})
-    writer = StreamWriter(options, from_arrow_schema(batch.schema))
+    row = {"_0": None, DEAD: fallen(text, "main")}
+    batch = pa.RecordBatch.from_pylist([row], schema=SHAPED)
+    writer = writer_of(plain_inbox)
     writer.commit([writer.write(iter([batch]))], 0)
     assert queue.dead_letters.redrive().redriven == 1
     assert [delivery.body for delivery in queue.receive(10)] == [text]

@@ -310,7 +310,7 @@ def test_stages_that_do_not_fit_together_are_told_before_anything_runs() -> None
         Pipeline(name="p", source=source, stages=(stages.count_words, stages.count_words), target=target).chain()
     with pytest.raises(bucketmq.Invalid, match="the source gives to stage 'judge' lacks column 'words'"):
         Pipeline(name="p", source=source, stages=(stages.judge,), target=target).chain()
-    with pytest.raises(bucketmq.Invalid, match="needs a column 'name'; the last stage gives id, words, revision"):
+    with pytest.raises(bucketmq.Invalid, match="need a column 'name'; there are id, words, revision"):
         Pipeline(
             name="p", source=source, stages=(stages.count_words,), target=ToObjects(template="a/{name}.json")
         ).chain()

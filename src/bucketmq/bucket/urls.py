@@ -49,6 +49,11 @@ def open_store(url: str, **options: object) -> tuple[Store, str]:
             return _objects(scheme, place, settings, prefix), prefix
 
 
+def check_url(url: str) -> str:
+    """The scheme of a URL: `Invalid` unless it can be one of a store. No request is made, and no folder looked at."""
+    return _split(url)[0]
+
+
 def without_secrets(url: str) -> str:
     """`url` as it may be logged: no user, no password, no value of a secret option."""
     return _SECRET.sub(r"\1***", _USER.sub("//", url))

@@ -86,7 +86,7 @@ def show(
         "about": found.about,
         "source": {"kind": type(found.source).__name__, **_fields(found.source), "columns": found.source.columns},
         "stages": [{"name": each.name, "takes": each.takes, **_makes(each)} for each in found.stages],
-        "target": {"kind": type(found.target).__name__, **_fields(found.target)},
+        "targets": [{"kind": type(each).__name__, **_fields(each)} for each in found.outputs],
         "checkpoint": checkpoint or known,
         "dead_letters": found.dead_letters + DEAD_SUFFIX,
     }
@@ -101,7 +101,8 @@ def show(
         emit_text(f"           takes {each.takes}")
         for verb, columns in _makes(each).items():
             emit_text(f"           {verb} {columns}")
-    emit_text(f"  to     {_end_words(found.target)}")
+    for target in found.outputs:
+        emit_text(f"  to     {_end_words(target)}")
     emit_text(f"  checkpoint    {row['checkpoint'] or 'one for each bucket; add --url to see it'}")
     emit_text(f"  dead letters  {row['dead_letters']} (bucketmq dead {found.dead_letters})")
 

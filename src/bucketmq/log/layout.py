@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 from bucketmq.errors import Corrupt
@@ -61,6 +63,11 @@ class EventKeys(msgspec.Struct, frozen=True):
     def note_name(self, key: str) -> str:
         """The other way round."""
         return key.removeprefix(self.notes).removesuffix(".json")
+
+    def lineage(self, pipeline: str, source: str) -> str:
+        """What a pipeline has made of one source object."""
+        name = hashlib.sha256(source.encode()).hexdigest()[:40]
+        return join(self.prefix, "inventory", "lineage", pipeline, f"{name}.json")
 
     def seen(self, handler: str) -> str:
         """The `webhook-id`s that a mounted handler has dealt with."""

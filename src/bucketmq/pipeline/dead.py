@@ -6,6 +6,7 @@ pipeline's name for the subscription. So it is shown, and sent again, like any o
 
 from __future__ import annotations
 
+import math
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -86,14 +87,27 @@ def fallen_row(raw: pa.RecordBatch, subscription: str, failed: Failed, name: str
 
 
 def _only_value(column: pa.Array) -> Any:
-    """The value of a column of one row, as JSON has it. A time for which Python has no room is text."""
+    """The value of a column of one row, as JSON has it. A time for which Python has no room is text, and so is a number
+    that JSON has not: `nan`, `inf`. A row dies as it was."""
     from bucketmq.pipeline.lines import plain
 
     try:
-        return plain(column.to_pylist()[0], column.type)
+        return _finite(plain(column.to_pylist()[0], column.type))
     except (OverflowError, ValueError):
         told = column.cast(_times_as_text(column.type))
-        return plain(told.to_pylist()[0], told.type)
+        return _finite(plain(told.to_pylist()[0], told.type))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {name: _finite(item) for name, item in value.items()}
+        case list():
+            return [_finite(item) for item in value]
+        case _:
+            return value
 
 
 def _times_as_text(kind: pa.DataType) -> pa.DataType:

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from bucketmq.bucket.urls import check_url, without_secrets
 from bucketmq.errors import Invalid
 from bucketmq.events import filters
 from bucketmq.events.event import HOPS_MAX_DEFAULT
@@ -147,7 +148,7 @@ class FromTable(msgspec.Struct, frozen=True):
         return self.schema
 
 
-class ToQueue(msgspec.Struct, frozen=True, kw_only=True):
+class ToQueue(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A message for each row, once, whatever is run again.
 
     The body is the row as a JSON object, or the column that `body` names: bytes as bytes, text as the JSON that it is
@@ -160,12 +161,22 @@ class ToQueue(msgspec.Struct, frozen=True, kw_only=True):
     headers: str | None = None
     text: bool = False
     """Whether a body of text is text, and not JSON."""
+    where: str | None = None
+    """Which rows: a column of truth values, or a condition like `score >= 0.8 AND kind = "image"`."""
+    bucket: str | None = None
+    """The URL of another bucket that the queue is in."""
 
     def __post_init__(self) -> None:
         check_queue_name(self.queue)
+        _check_bucket(self.bucket)
+
+    @property
+    def title(self) -> str:
+        """What it is called in errors and logs."""
+        return _title(f"queue {self.queue!r}", self.bucket)
 
 
-class ToObjects(msgspec.Struct, frozen=True, kw_only=True):
+class ToObjects(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """An object for each row, written with its event: at least once, and nothing changes when it is done again.
 
     The key is `template` with values of columns in it: `pending/{id}.json`. Values are percent-encoded, so that none
@@ -180,32 +191,77 @@ class ToObjects(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     body: str | None = None
     content_type: str | None = None
+    """A content type such as `image/webp`, or the column that has it; a name without a slash is a column."""
+    metadata: str | tuple[str, ...] | None = None
+    """A column that is a map of texts, or the names of columns whose values become metadata of the same names."""
+    tags: str | tuple[str, ...] | None = None
+    """The same for tags. No store behind this library takes tags with a write: they are metadata named `tag-NAME`."""
+    each: str | None = None
+    """A column of arrays of structs: an object for each element, whose fields stand beside the row's columns, and
+    before those of the same name. Without `body` the content is the element as a JSON object."""
     if_exists: IfExists = "replace"
     newer_by: str | None = None
+    follows: str | None = None
+    """The column that has the key of the object, in the bucket that events are of, that the row was made of. What is
+    made of it goes when it goes, and is replaced when it is. The event's columns `at` and `version` must come through
+    the stages, too."""
+    where: str | None = None
+    """Which rows: a column of truth values, or a condition like `score >= 0.8 AND kind = "image"`."""
+    bucket: str | None = None
+    """The URL of another bucket that the objects are written to, and their events reported in."""
 
     def __post_init__(self) -> None:
         check_template(self.template)
+        _check_bucket(self.bucket)
         if self.if_exists not in get_args(IfExists):
             raise Invalid(f"if_exists must be keep, replace, newer or newest, not {self.if_exists!r}")
         if (self.if_exists in ("newer", "newest")) != (self.newer_by is not None):
             raise Invalid("if_exists 'newer' or 'newest' goes with newer_by, the column that says which row is newer")
+        if self.follows is not None and self.newer_by is not None:
+            raise Invalid("follows goes by the versions of the source object; leave if_exists and newer_by out")
+
+    @property
+    def title(self) -> str:
+        """What it is called in errors and logs."""
+        return _title(f"objects {self.template!r}", self.bucket)
 
 
-class ToTable(msgspec.Struct, frozen=True, kw_only=True):
+class ToTable(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Files of a table that Spark can write: at least once, each batch of a query in a folder of its own, which a batch
     that is run again replaces: `path/query=<id>/batch=<number>/`. `query` and `batch` are columns of the table."""
 
     path: str
     format: FileFormat = "parquet"
     partition_by: Sequence[str] = ()
+    where: str | None = None
+    """Which rows: a column of truth values, or a condition like `score >= 0.8 AND kind = "image"`."""
 
     def __post_init__(self) -> None:
         if self.format not in get_args(FileFormat):
             raise Invalid(f"a table's format must be one of {', '.join(get_args(FileFormat))}, not {self.format!r}")
 
+    @property
+    def title(self) -> str:
+        """What it is called in errors and logs."""
+        return f"table {self.path!r}"
+
+
+def _check_bucket(url: str | None) -> None:
+    if url is not None:
+        check_url(url)
+
+
+def _title(what: str, bucket: str | None) -> str:
+    return what if bucket is None else f"{what} in {without_secrets(bucket)}"
+
 
 Source = FromQueue | FromEvents | FromTable
 Target = ToQueue | ToObjects | ToTable
+
+
+def is_following(target: Target) -> bool:
+    """Whether what is written goes with the source object that it was made of."""
+    return isinstance(target, ToObjects) and target.follows is not None
 
 
 def dead_letters_of(queue: str) -> str:

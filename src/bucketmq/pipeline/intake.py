@@ -20,6 +20,7 @@ from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.content import BYTES_AT_ONCE, Answer, Contents, Fetched, Unreadable, Unwanted, fetch
 from bucketmq.pipeline.ends import EVENT_COLUMNS, MESSAGE_COLUMNS, FromEvents, FromQueue, FromTable, Source
 from bucketmq.pipeline.fitting import fit
+from bucketmq.pipeline.states import State, of_event
 from bucketmq.procedures.objects.metadata import Cause, cause_of
 from bucketmq.procedures.objects.report import has_times
 from bucketmq.procedures.opened import OpenBucket
@@ -42,6 +43,10 @@ class Taken(msgspec.Struct, frozen=True):
     """By rows of the raw batch."""
     causes: tuple[Cause, ...] = ()
     """What writes made because of each row carry; empty where rows are not events."""
+    states: tuple[State, ...] = ()
+    """The state of each row's object, where a target follows it."""
+    gone: tuple[tuple[State, Cause], ...] = ()
+    """Objects that went, where a target follows them: these are no rows."""
 
 
 class Intake(Protocol):
@@ -55,10 +60,11 @@ class Bucket(msgspec.Struct, frozen=True):
     run: Callable[[Procedure[Any]], Any]
 
 
-def intake_of(source: Source, bucket: Callable[[], Bucket], *, collapse: bool = True) -> Intake:
+def intake_of(source: Source, bucket: Callable[[], Bucket], *, collapse: bool = True, follows: bool = False) -> Intake:
     """The intake of a source. `bucket` is asked for when something has to be fetched.
 
-    `collapse` drops duplicates of an event. Rules do that themselves.
+    `collapse` drops duplicates of an event. Rules do that themselves. With `follows` a target follows the objects: an
+    object that is gone is no row then.
     """
     match source:
         case FromQueue(body_schema=None):
@@ -66,7 +72,7 @@ def intake_of(source: Source, bucket: Callable[[], Bucket], *, collapse: bool = 
         case FromQueue():
             return Bodies(source)
         case FromEvents():
-            return Events(source, bucket, collapse=collapse)
+            return Events(source, bucket, collapse=collapse, follows=follows)
         case FromTable():
             return Plain(source.columns)
         case _:
@@ -135,8 +141,9 @@ class Events:
     rules do (`bucketmq.events.window`); an echo that another task or batch reads is a row once more.
     """
 
-    def __init__(self, source: FromEvents, bucket: Callable[[], Bucket], *, collapse: bool) -> None:
+    def __init__(self, source: FromEvents, bucket: Callable[[], Bucket], *, collapse: bool, follows: bool) -> None:
         self._source = source
+        self._follows = follows
         self._collapse = collapse
         self._schema = arrow_schema(source.columns)
         self._filter = filters.parse(source.filter)
@@ -209,6 +216,18 @@ class Events:
         return None
 
     def _taken(self, rows: list[tuple[int, ObjectEvent, Fetched]], failed: list[Failed]) -> Taken:
+        if not self._follows:
+            return self._rows(rows, failed)
+        living = [each for each in rows if not _is_gone(each[1], each[2])]
+        states, gone = [], []
+        for _, event, fetched in rows:
+            own, *others = of_event(event, fetched.version, gone=_is_gone(event, fetched))
+            if not own.gone:
+                states.append(own)
+            gone += [(each, _cause(event, fetched)) for each in (own, *others) if each.gone]
+        return msgspec.structs.replace(self._rows(living, failed), states=tuple(states), gone=tuple(gone))
+
+    def _rows(self, rows: list[tuple[int, ObjectEvent, Fetched]], failed: list[Failed]) -> Taken:
         import pyarrow as pa
 
         columns: dict[str, list[Any]] = {
@@ -242,6 +261,10 @@ def _event(body: str | None) -> ObjectEvent | None:
     except msgspec.DecodeError:
         return None
     return event if event is not None and has_times(event) else None
+
+
+def _is_gone(event: ObjectEvent, fetched: Fetched) -> bool:
+    return event.kind == "deleted" or fetched.state == "gone"
 
 
 def _cause(event: ObjectEvent, fetched: Fetched) -> Cause:

@@ -6,16 +6,14 @@ Every write is conditional on the state that was seen; the loser of a race looks
 
 from __future__ import annotations
 
-import hashlib
-import mimetypes
 from collections.abc import Iterable
 from typing import Literal
 
-from bucketmq.bucket.port import Found, Missing, check_key
+from bucketmq.bucket.port import Attributes, Found, Missing, check_key
 from bucketmq.errors import Contended
 from bucketmq.events.event import plain_version
 from bucketmq.pipeline.ends import ToObjects
-from bucketmq.pipeline.shape import DIGEST, Thing
+from bucketmq.pipeline.things import SOURCE_KEY, SOURCE_ORDER, Origin, Thing, attributes_of
 from bucketmq.procedures.objects.keys import check_object_key, full_key
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
 from bucketmq.procedures.objects.put import put
@@ -30,20 +28,19 @@ SHORT_BYTES = 200
 """Every file system has room for such a name."""
 
 
-def write_object(bucket: OpenBucket, target: ToObjects, thing: Thing, cause: Cause = NO_CAUSE) -> Procedure[Did]:
+def write_object(
+    bucket: OpenBucket, target: ToObjects, thing: Thing, cause: Cause = NO_CAUSE, origin: Origin | None = None
+) -> Procedure[Did]:
     """Write a thing with its event, unless the target says that what is there stays.
 
     A HEAD if nothing is to be done; otherwise what a put costs besides: three PUTs, a HEAD and a DELETE.
     """
     key = check_object_key(thing.key)
-    metadata = {DIGEST: hashlib.sha256(thing.body).hexdigest()}
-    if target.newer_by is not None and thing.newer is not None:
-        metadata[target.newer_by.lower()] = thing.newer
-    kind = target.content_type or mimetypes.guess_type(key)[0] or "application/octet-stream"
+    wanted = attributes_of(target, thing, origin)
     patience = Patience(f"writing {key}")
     while True:
         found = yield from look(full_key(bucket, key))
-        decided = _decide(target, found, metadata, kind)
+        decided = _decide(target, found, wanted, origin)
         if decided is not None:
             return decided
         new = isinstance(found, Missing)
@@ -53,8 +50,8 @@ def write_object(bucket: OpenBucket, target: ToObjects, thing: Thing, cause: Cau
                 bucket,
                 key,
                 thing.body,
-                content_type=kind,
-                metadata=metadata,
+                content_type=wanted.content_type,
+                metadata=wanted.metadata,
                 only_new=new,
                 if_version=version,
                 cause=cause,
@@ -67,27 +64,30 @@ def write_object(bucket: OpenBucket, target: ToObjects, thing: Thing, cause: Cau
 
 def check_keys(bucket: OpenBucket, keys: Iterable[str]) -> Procedure[None]:
     """Raise `Invalid` if the store has no room for one of the keys: the bucket's prefix takes some of it, and files
-    have shorter names than objects. Only a folder is asked, about long ones."""
+    have shorter names than objects. Only a folder is asked, about long names, where it cannot miss a folder first."""
     for key in keys:
-        full = full_key(bucket, key)
-        check_key(full)
-        if bucket.local and len(key.encode()) > SHORT_BYTES:
-            yield from look(full)
+        check_key(full_key(bucket, key))
+        for name in key.split("/") if bucket.local else ():
+            if len(name.encode()) > SHORT_BYTES:
+                yield from look(full_key(bucket, name))
 
 
-def _decide(target: ToObjects, found: Found | Missing, metadata: dict[str, str], kind: str) -> Did | None:
+def _decide(target: ToObjects, found: Found | Missing, wanted: Attributes, origin: Origin | None) -> Did | None:
     """What becomes of a thing without writing it; None if it is to be written."""
     if isinstance(found, Missing):
         return None
     there = found.attributes.metadata
-    if found.attributes.content_type == kind and all(there.get(name) == value for name, value in metadata.items()):
+    if found.attributes.content_type == wanted.content_type and wanted.metadata.items() <= there.items():
         return "same"
+    if origin is not None and there.get(SOURCE_KEY) == origin.mark:
+        order = there.get(SOURCE_ORDER, "")
+        return "kept" if order.isdecimal() and int(order) > origin.order else None
     if target.if_exists == "keep":
         return "kept"
     if target.newer_by is not None:
         name = target.newer_by.lower()
         unmarked = target.if_exists == "newest" and name not in there
-        return None if unmarked or is_older(there.get(name), metadata[name]) else "kept"
+        return None if unmarked or is_older(there.get(name), wanted.metadata[name]) else "kept"
     return None
 
 

@@ -1,4 +1,4 @@
-"""A pipeline: stages joined between a source and a target. A value; importing it needs neither PySpark nor a JVM.
+"""A pipeline: stages joined between a source and its targets. A value; importing it needs neither PySpark nor a JVM.
 
 `spark.running.run.start` runs it as a stream on Spark; `watcher` makes it a handler that runs on one change or one
 message at a time, with the same results.
@@ -13,14 +13,14 @@ import msgspec
 
 from bucketmq.errors import Invalid
 from bucketmq.pipeline.chain import Chain
-from bucketmq.pipeline.ends import FromTable, Source, Target, ToTable, dead_letters_of
+from bucketmq.pipeline.ends import FromEvents, FromTable, Source, Target, ToTable, dead_letters_of, is_following
 from bucketmq.pipeline.shape import CheckKeys, shape_stage
 from bucketmq.pipeline.stages import Stage
 from bucketmq.queue.settings import check_name
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read, what is done to it, where it goes.
+    """What is read, what is done to it, where it goes: to one `target`, or to several `targets`, each with a `where`.
 
     Exactly once into queues; at least once and idempotent into objects and tables. A row that fails becomes a dead
     letter of the queue it came from, with the pipeline's name as the subscription it died in: `bucketmq dead` shows
@@ -32,7 +32,8 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     source: Source
     stages: tuple[Stage, ...] = ()
-    target: Target
+    target: Target | None = None
+    targets: tuple[Target, ...] = ()
     about: str = ""
     """One line for people: what it is for."""
     task_rows: int | None = None
@@ -52,6 +53,26 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
         for each in self.stages:
             each.check_follows(before, columns)
             columns, before = each.after(columns), f"stage {each.name!r}"
+        if (self.target is None) == (not self.targets):
+            raise Invalid(f"pipeline {self.name!r} needs a target, or a tuple of targets, and not both")
+        if not isinstance(self.targets, tuple) or not all(isinstance(each, Target) for each in self.outputs):
+            raise Invalid(f"pipeline {self.name!r}: targets must be a tuple of ToQueue, ToObjects, ToTable, ...")
+        if self.follows and not isinstance(self.source, FromEvents):
+            raise Invalid(f"pipeline {self.name!r}: a target follows objects, so the source must be FromEvents")
+        if self.follows and any(each.keyed is not None for each in self.stages):
+            raise Invalid(
+                f"pipeline {self.name!r}: what a stage with a key makes is of many objects; leave follows out"
+            )
+
+    @property
+    def outputs(self) -> tuple[Target, ...]:
+        """Where rows go: all targets, however they were given."""
+        return self.targets if self.target is None else (self.target,)
+
+    @property
+    def follows(self) -> bool:
+        """Whether a target follows the source objects."""
+        return any(map(is_following, self.outputs))
 
     @property
     def gives(self) -> str:
@@ -67,15 +88,14 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
         return self.name if isinstance(self.source, FromTable) else dead_letters_of(self.source.log)
 
     def chain(self, check_keys: CheckKeys | None = None) -> Chain:
-        """All that is done to rows, as one: the stages, and their results brought into the shape of the target.
+        """All that is done to rows, as one: the stages, and their results brought into the shape of all targets.
 
         `check_keys` asks the store about keys of objects, where there is one, so that a row of which no object can be
         made fails here and not when it is written.
 
         `Invalid` if the target cannot take what the last stage gives.
         """
-        last = shape_stage(self.target, self.gives, check_keys)
-        return Chain((*self.stages, last) if last is not None else self.stages)
+        return Chain((*self.stages, shape_stage(self.outputs, self.gives, check_keys)))
 
     def watcher(self, bucket: Any) -> Callable[[Any], Any]:
         """A handler that runs the pipeline without Spark, on one change (a source of events) or one message (a queue).
@@ -87,6 +107,6 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
         """
         from bucketmq.pipeline.watcher import handler
 
-        if isinstance(self.source, FromTable) or isinstance(self.target, ToTable):
+        if isinstance(self.source, FromTable) or any(isinstance(each, ToTable) for each in self.outputs):
             raise Invalid(f"pipeline {self.name!r} reads or writes a table, which needs Spark; start it there")
-        return handler(self.name, self.source, self.chain, self.target, bucket)
+        return handler(self.name, self.source, self.chain, self.outputs, bucket)

@@ -1,4 +1,4 @@
-"""A pipeline without Spark: the same intake, chain and target for one change or one message at a time.
+"""A pipeline without Spark: the same intake, chain and targets for one change or one message at a time.
 
 Made for `Pipeline.watcher`; the handler is run by the library's own watchers and workers, which see to retries and
 dead letters. A row that fails is buried at once, as on Spark; an error that is not the row's is raised, so that it is
@@ -8,26 +8,37 @@ tried again.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bucketmq.errors import Invalid
 from bucketmq.log import segment
 from bucketmq.log.bodies import encode_body
 from bucketmq.outcomes import Bury, Done, Retry
 from bucketmq.pipeline.chain import Chain
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import with_own_body
-from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ToObjects, ToQueue, ToTable, ddl_of
-from bucketmq.pipeline.intake import Bucket, causes_of, intake_of
+from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ToQueue, ddl_of, is_following
+from bucketmq.pipeline.intake import Bucket, intake_of
 from bucketmq.pipeline.keyed import Memory, Registers
-from bucketmq.pipeline.objects import check_keys, that_count, write_object
+from bucketmq.pipeline.lineage import is_current
+from bucketmq.pipeline.objects import check_keys
 from bucketmq.pipeline.resources import of_process
-from bucketmq.pipeline.shape import CheckKeys, shaped, things_of
-from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
+from bucketmq.pipeline.shape import CheckKeys
+from bucketmq.pipeline.states import State
+from bucketmq.pipeline.writing import (
+    Settled,
+    Writing,
+    buckets_of,
+    carried_out,
+    elsewhere,
+    messages_of,
+    settled,
+    writings_of,
+)
 from bucketmq.procedures.queues import open_queue
 from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.sending.send import send_messages
@@ -45,22 +56,24 @@ RAW = ddl_of({**MESSAGE_COLUMNS, "shard": "int", "offset": "bigint"})
 
 
 def handler(
-    name: str, source: Source, chain_of: Callable[[CheckKeys], Chain], target: Target, bucket: Any
+    name: str, source: Source, chain_of: Callable[[CheckKeys], Chain], targets: Sequence[Target], bucket: Any
 ) -> Callable[[Any], Done | Retry | Bury]:
     """The handler: given a `Change` where the source is events, a `Delivery` where it is a queue.
 
-    Into objects it writes what Spark would; into queues too, but at least once: a message that was handled and not
-    acked is handled again.
+    Objects first, then messages, as on Spark. Into objects it writes what Spark would; into queues too, but at least
+    once: a message that was handled and not acked is handled again.
     """
-    here = Bucket(*_inside(bucket))
-    chain = chain_of(lambda keys: here.run(check_keys(here.open, keys)))
+    buckets = Buckets(name, targets, bucket)
+    home = buckets.of(None)
+    chain = chain_of(buckets.check_keys)
     _load(chain, bucket)
-    intake = intake_of(source, lambda: here, collapse=False)
+    intake = intake_of(source, lambda: home, collapse=False, follows=any(map(is_following, targets)))
     raw_of = _raw_change if isinstance(source, FromEvents) else _raw_delivery
 
-    keeping = _Keeping(name, here, chain, lambda batch: here.run(_write(here, target, batch, ())))
+    keeping = _Keeping(name, home, chain, lambda batch: buckets.write([Settled(batch, ())]))
 
     def handle(thing: Any) -> Done | Retry | Bury:
+        buckets.open_all()  # one that is away is no fault of the rows
         keeping.expire()
         for taken in intake.take(raw_of(thing)):
             ran = chain.run(taken.batch, keeping.memory(thing.id))
@@ -71,8 +84,7 @@ def handler(
                 if times >= off.later_max:
                     return Bury(off.failed(f"given up after coming back {times} times").error)
                 return Retry(off.failed("comes back").error, off.later.delay_seconds)
-            for passed in ran.passed:
-                here.run(_write(here, target, passed.batch, taken.causes))
+            buckets.write(list(settled(targets, taken, ran)))
         return Done()
 
     return handle
@@ -123,6 +135,64 @@ def _load(chain: Chain, bucket: Any) -> None:
         of_process().lend(stage.name, stage.uses)
 
 
+class Buckets:
+    """The pipeline's bucket, and those of its targets that lie elsewhere, which stay open as long as the first."""
+
+    def __init__(self, pipeline: str, targets: Sequence[Target], home: Any) -> None:
+        self._pipeline = pipeline
+        self._targets = targets
+        self._facade = home
+        self._home = Bucket(*_inside(home))
+        self._others: dict[str, Bucket] = {}
+        self._lock = threading.Lock()
+
+    def of(self, url: str | None) -> Bucket:
+        if url is None:
+            return self._home
+        with self._lock:
+            if url not in self._others:
+                from bucketmq.client import connect
+
+                other = connect(url)
+                self._facade.on_close(other.close)
+                self._others[url] = Bucket(*_inside(other))
+            return self._others[url]
+
+    def open_all(self) -> None:
+        for url in buckets_of(self._targets):
+            with elsewhere(url):
+                self.of(url)
+
+    def check_keys(self, url: str | None, keys: Sequence[str]) -> None:
+        with elsewhere(url):
+            there = self.of(url)
+            there.run(check_keys(there.open, keys))
+
+    def write(self, done: Sequence[Settled]) -> None:
+        """Write all objects, then send all messages."""
+        for each in done:
+            for writing in writings_of(self._targets, each.batch, each.causes):
+                self._carry_out(writing)
+        for each in done:
+            for place, target in enumerate(self._targets):
+                if isinstance(target, ToQueue):
+                    self._send(target, messages_of(target, place, each.batch))
+
+    def _carry_out(self, writing: Writing) -> None:
+        with elsewhere(writing.bucket):
+            there = self.of(writing.bucket)
+            there.run(carried_out(there.open, self._pipeline, writing, self._is_current))
+
+    def _send(self, target: ToQueue, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            with elsewhere(target.bucket):
+                there = self.of(target.bucket)
+                there.run(_send(there, target, batch))
+
+    def _is_current(self, state: State) -> bool:
+        return bool(self._home.run(is_current(self._home.open, state)))
+
+
 def _inside(bucket: Any) -> tuple[Any, Callable[[Procedure[Any]], Any]]:
     """The open bucket of a `bucketmq.Bucket`, and what carries procedures out on it."""
     return bucket.run(bucket.api.open()), bucket.run
@@ -152,21 +222,6 @@ def _raw(**columns: Any) -> pa.RecordBatch:
     import pyarrow as pa
 
     return pa.RecordBatch.from_pylist([columns], schema=arrow_schema(RAW))
-
-
-def _write(here: Bucket, target: Target, batch: pa.RecordBatch, causes: Sequence[Cause]) -> Procedure[None]:
-    match target:
-        case ToQueue():
-            yield from _send(here, target, batch)
-        case ToObjects():
-            told = causes_of(causes, batch.num_rows) or [NO_CAUSE] * batch.num_rows
-            written = shaped(target)
-            for thing, cause in that_count(written, zip(things_of(written, batch), told, strict=True)):
-                yield from write_object(here.open, written, thing, cause)
-        case ToTable():
-            raise Invalid(f"{target.path!r} is a table, which needs Spark; start the pipeline there")
-        case _:
-            assert_never(target)
 
 
 def _send(here: Bucket, target: ToQueue, batch: pa.RecordBatch) -> Procedure[None]:

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from bucketmq.bucket.settings import OPTIONS
-from bucketmq.bucket.urls import without_secrets
+from bucketmq.bucket.urls import check_url, without_secrets
 from bucketmq.errors import Invalid
-from bucketmq.pipeline.ends import ToObjects
+from bucketmq.pipeline.ends import Target, ToObjects
 from bucketmq.procedures.queues import EVENTS, check_queue_name
 from bucketmq.queue.settings import DEAD_SUFFIX, SHARDS_MAX, check_name
 
@@ -53,6 +53,7 @@ SINK_OPTIONS = (
     "contentType",
     "ifExists",
     "newerBy",
+    "targets",
 )
 SPARKS_OWN = frozenset({"checkpointlocation", "path", "outputmode", "queryname"})
 """Options that Spark itself puts into a source's or a sink's."""
@@ -106,6 +107,13 @@ class SourceOptions(msgspec.Struct, frozen=True):
     """The name of the reader that a stream is for the queue."""
 
 
+class Ends(msgspec.Struct, frozen=True):
+    """The targets of a pipeline, in the order of their columns."""
+
+    pipeline: str
+    targets: tuple[Target, ...]
+
+
 class SinkOptions(msgspec.Struct, frozen=True):
     """What a writer wants."""
 
@@ -119,6 +127,21 @@ class SinkOptions(msgspec.Struct, frozen=True):
     """The queue whose dead letters rows with a column `_dead` become."""
     objects: ToObjects | None = None
     """Where rows become objects, and not messages: how."""
+    ends: Ends | None = None
+    """Where rows have the shape of a pipeline's targets: which."""
+
+
+def targets_option(pipeline: str, targets: tuple[Target, ...]) -> str:
+    """The targets of a pipeline as the text of an option."""
+    return msgspec.json.encode(Ends(pipeline, targets)).decode()
+
+
+def other_place(home: Place, url: str | None, queue: str) -> Place:
+    """A queue in the pipeline's bucket, or in that of a target. Options of the store hold for all of its kind."""
+    if url is None:
+        return msgspec.structs.replace(home, queue=queue)
+    kin = check_url(url) == check_url(home.url)
+    return place_of(url, queue, dict(home.options) if kin else {})
 
 
 def place_of(url: str, queue: str, options: Mapping[str, str]) -> Place:
@@ -175,7 +198,9 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     dead_letters = options.text("deadLetters")
     if dead_letters is not None:
         check_queue_name(dead_letters)
-    objects = options.objects()
+    objects, ends = options.objects(), options.ends()
+    if (dead_letters is None) != (ends is None):
+        raise Invalid("deadLetters and targets go together: they are what a pipeline gives the sink")
     return SinkOptions(
         place=options.sink_place(objects, dead_letters),
         transaction=transaction,
@@ -184,6 +209,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         checkpoint=options.text("checkpointLocation"),
         dead_letters=dead_letters,
         objects=objects,
+        ends=ends,
     )
 
 
@@ -203,6 +229,15 @@ class _Options:
 
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())
+
+    def ends(self) -> Ends | None:
+        text = self.text("targets")
+        if text is None:
+            return None
+        for name in ("queue", "objects", "bodyFormat"):
+            if self.text(name) is not None:
+                raise Invalid(f"{name} is for rows of one kind; a pipeline's targets say themselves where they go")
+        return msgspec.json.decode(text, type=Ends)
 
     def objects(self) -> ToObjects | None:
         template = self.text("objects")

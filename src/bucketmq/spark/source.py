@@ -13,13 +13,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourc
 
 from bucketmq.errors import Invalid
 from bucketmq.pipeline.bodies import RESCUED
-from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.options import ASKED_FOR, COLUMNS, FORMAT, SourceOptions, sink_options, source_options
 from bucketmq.spark.read.reader import BatchReader, StreamReader
 from bucketmq.spark.setup.interpreter import use_this_python
-from bucketmq.spark.write.dead_sink import DeadBatchWriter
 from bucketmq.spark.write.objects_sink import ObjectsBatchWriter, ObjectsStreamWriter
 from bucketmq.spark.write.sink import BatchWriter, StreamWriter
+from bucketmq.spark.write.targets_sink import TargetsBatchWriter, TargetsStreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +120,6 @@ class BucketMQSource(DataSource):
     | `txn` | the query's id | the transaction: a batch of it is published once; batch writes have none by default |
     | `batch` | `0` | the number of a batch write within its `txn`; numbers below the last are taken for published |
     | `bodyFormat` | `json` | `json`: a body of text is JSON; `text`: it is text |
-    | `deadLetters` | none | a queue: rows that have something in the column `_dead` become its dead letters |
     | `objects` | none | a key template like `pending/{id}.json`, instead of `queue`: every row becomes an object |
     | `body` | all | with `objects`: the column that is the content; otherwise the row as a JSON object |
     | `contentType` | by the key | with `objects`: the content type |
@@ -166,15 +164,15 @@ class BucketMQSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _check_append(overwrite)
         options = sink_options(self.options)
-        if options.place.queue.endswith(DEAD_SUFFIX):
-            return DeadBatchWriter(options, schema)
+        if options.ends is not None:
+            return TargetsBatchWriter(options, schema)
         return (BatchWriter if options.objects is None else ObjectsBatchWriter)(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         _check_append(overwrite)
         options = sink_options(self.options)
-        if options.place.queue.endswith(DEAD_SUFFIX):
-            raise Invalid("a stream of dead letters alone has no target; name a queue or objects")
+        if options.ends is not None:
+            return TargetsStreamWriter(options, schema)
         return (StreamWriter if options.objects is None else ObjectsStreamWriter)(options, schema)
 
     def _source(self, *, streaming: bool) -> SourceOptions:

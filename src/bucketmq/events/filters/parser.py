@@ -77,22 +77,27 @@ _QUOTES_HINT = 'Put texts in quotes: "...". In a shell, put the whole filter in 
 T = TypeVar("T")
 
 
-def parse_text(text: str) -> Node:
-    """The tree of a filter. Raises `Invalid`."""
+Resolve = Callable[[tuple[str | int, ...]], Field]
+"""The field that a dotted name stands for. `Invalid` has two lines: what is wrong, and what to do."""
+
+
+def parse_text(text: str, resolve: Resolve = resolve) -> Node:
+    """The tree of a filter. Raises `Invalid`. Conditions on other things than events have names of their own."""
     if len(text) > TEXT_CHARS_MAX:
         what = f"the filter has {len(text):,} characters; at most {TEXT_CHARS_MAX:,} are allowed"
         raise complaint(text, TEXT_CHARS_MAX, what, "Use a shorter pattern or IN list, or several rules.")
     half = next((index for index, c in enumerate(text) if "\ud800" <= c <= "\udfff"), None)
     if half is not None:
         raise complaint(text, half, "half a character (a lone surrogate)", "Write the filter in valid Unicode.")
-    return _Parser(text).filter()
+    return _Parser(text, resolve).filter()
 
 
 class _Parser:
     """Recursive descent, one token ahead. One method for each rule of the grammar."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, resolve: Resolve) -> None:
         self._text = text
+        self._resolve = resolve
         self._token = token_at(text, 0)
         self._depth = 0
         self._nodes = 0
@@ -190,7 +195,7 @@ class _Parser:
             else:
                 break
         try:
-            return resolve(tuple(parts))
+            return self._resolve(tuple(parts))
         except Invalid as error:
             what, _, hint = str(error).partition("\n")
             self._refuse(first, what, hint)

@@ -1,6 +1,6 @@
 """The flow of a pipeline on an executor: intake, chain, and the failed rows among the others. One `mapInArrow`.
 
-What comes out has the columns of the target's shape, the column `_dead` (see `pipeline.dead`) and, where events
+What comes out has the columns of the targets' shape, the column `_dead` (see `pipeline.dead`) and, where events
 become objects, `_cause`. Rows of one batch come out in their order, those that failed behind those that did not.
 """
 
@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bucketmq.pipeline.chain import Chain, Failed, Passed, PutOff
+from bucketmq.pipeline.chain import Chain, Failed, PutOff, Ran
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import DEAD, Back, fallen_message, fallen_row, times_back
 from bucketmq.pipeline.ends import FromEvents, FromTable, ToObjects
-from bucketmq.pipeline.intake import Bucket, Taken, causes_of, intake_of
+from bucketmq.pipeline.intake import Bucket, Taken, intake_of
 from bucketmq.pipeline.objects import check_keys
 from bucketmq.pipeline.pipeline import Pipeline
 from bucketmq.pipeline.shape import CAUSE
+from bucketmq.pipeline.writing import buckets_of, elsewhere, settled
+from bucketmq.procedures.queues import EVENTS
+from bucketmq.spark.options import Place, other_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from bucketmq.spark.options import Place
 
 
 class Flow:
@@ -34,9 +35,10 @@ class Flow:
         self._pipeline = pipeline
         self._place = place
         self._chain: Chain = pipeline.chain(self._check_keys)
-        self._tells_causes = isinstance(pipeline.source, FromEvents) and isinstance(pipeline.target, ToObjects)
-        last = self._chain.stages[-1] if self._chain.stages else None
-        self.gives = f"{last.gives if last is not None and last.gives else pipeline.gives}, {DEAD} string"
+        self._tells_causes = isinstance(pipeline.source, FromEvents) and any(
+            isinstance(each, ToObjects) for each in pipeline.outputs
+        )
+        self.gives = f"{self._chain.stages[-1].gives}, {DEAD} string"
         if self._tells_causes:
             self.gives += f", {CAUSE} string"
 
@@ -50,7 +52,8 @@ class Flow:
         settle_in()
         if any(stage.uses for stage in self._chain.stages):
             close_at_the_end()
-        intake = intake_of(self._pipeline.source, self._bucket)
+        self._open_others()
+        intake = intake_of(self._pipeline.source, self._bucket, follows=self._pipeline.follows)
         for raw in batches:
             for taken in intake.take(raw):
                 yield from self._run(raw, taken)
@@ -61,14 +64,26 @@ class Flow:
         here = opened(self._place, create=True)
         return Bucket(here.queue.bucket, here.run)
 
-    def _check_keys(self, keys: Sequence[str]) -> None:
-        bucket = self._bucket()
-        bucket.run(check_keys(bucket.open, keys))
+    def _open_others(self) -> None:
+        """Buckets of targets: one that is away is no fault of the rows."""
+        for url in buckets_of(self._pipeline.outputs):
+            self._elsewhere(url)
+
+    def _elsewhere(self, url: str) -> Bucket:
+        from bucketmq.spark.opened import opened
+
+        with elsewhere(url):
+            there = opened(other_place(self._place, url, EVENTS), create=True)
+            return Bucket(there.queue.bucket, there.run)
+
+    def _check_keys(self, url: str | None, keys: Sequence[str]) -> None:
+        bucket = self._bucket() if url is None else self._elsewhere(url)
+        with elsewhere(url):
+            bucket.run(check_keys(bucket.open, keys))
 
     def _run(self, raw: pa.RecordBatch, taken: Taken) -> Iterator[pa.RecordBatch]:
         ran = self._chain.run(taken.batch)
-        for passed in ran.passed:
-            yield self._living(passed, raw, taken)
+        yield from self._living(raw, taken, ran)
         lost: list[tuple[Failed, Back | None]] = []
         lost += [(msgspec.structs.replace(each, row=taken.rows[each.row]), None) for each in ran.failed]
         lost += [self._put_off(raw, msgspec.structs.replace(each, row=taken.rows[each.row])) for each in ran.put_off]
@@ -86,22 +101,22 @@ class Flow:
             return each.failed(f"given up after coming back {times} times"), None
         return each.failed("comes back"), Back(source.log, each.later.delay_seconds, times + 1)
 
-    def _living(self, passed: Passed, raw: pa.RecordBatch, taken: Taken) -> pa.RecordBatch:
+    def _living(self, raw: pa.RecordBatch, taken: Taken, ran: Ran) -> Iterator[pa.RecordBatch]:
         """Rows that passed. `raw` is what they were made of."""
-        if not self._tells_causes:
-            return self._beside(passed.batch, ())
-        of_rows = [taken.causes[row] for row in (passed.rows if passed.of is None else passed.of)]
-        told = causes_of(of_rows, passed.batch.num_rows)
-        return self._beside(passed.batch, [msgspec.json.encode(each).decode() for each in told])
+        for each in settled(self._pipeline.outputs, taken, ran):
+            yield self._beside(each.batch, [msgspec.json.encode(cause).decode() for cause in each.causes])
 
     def _beside(self, batch: pa.RecordBatch, causes: Sequence[str | None]) -> pa.RecordBatch:
         """Rows that passed, with the columns that tell of them."""
         import pyarrow as pa
 
+        schema = arrow_schema(self.gives)
         columns = [*batch.columns, pa.nulls(batch.num_rows, pa.string())]
         if self._tells_causes:
             columns.append(pa.array(causes, pa.string()))
-        return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.gives))
+        nulls = (pa.nulls(batch.num_rows, field.type) for field in schema)
+        columns = [null if pa.types.is_null(each.type) else each for each, null in zip(columns, nulls, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _fallen(self, raw: pa.RecordBatch, lost: Sequence[tuple[Failed, Back | None]]) -> pa.RecordBatch:
         name = self._pipeline.name

@@ -15,7 +15,7 @@ import msgspec
 
 from bucketmq.errors import Invalid
 from bucketmq.pipeline.bisection import NEVER_OF_AN_ITEM
-from bucketmq.pipeline.chain import RAISED, Chain, Failed, Passed, error_text
+from bucketmq.pipeline.chain import RAISED, Chain, Failed, Passed, Ran, error_text
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import DEAD, fallen_message, fallen_row, read
 from bucketmq.pipeline.ends import FromTable
@@ -80,7 +80,11 @@ class Before(Flow):
         self._chain = Chain(self._chain.stages[:at])
         self.gives = PACKED
 
-    def _living(self, passed: Passed, raw: pa.RecordBatch, taken: Taken) -> pa.RecordBatch:
+    def _living(self, raw: pa.RecordBatch, taken: Taken, ran: Ran) -> Iterator[pa.RecordBatch]:
+        for passed in ran.passed:
+            yield self._packed(passed, raw, taken)
+
+    def _packed(self, passed: Passed, raw: pa.RecordBatch, taken: Taken) -> pa.RecordBatch:
         import pyarrow as pa
 
         batch = passed.batch
@@ -211,6 +215,7 @@ class After(Flow):
         from bucketmq.spark.worker import settle_in
 
         settle_in()
+        self._open_others()
         for batch in batches:
             dead = batch.column(DEAD).drop_null().to_pylist()
             if dead:

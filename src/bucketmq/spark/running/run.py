@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, count_if, get_json_object
 
 from bucketmq.errors import Invalid
-from bucketmq.pipeline.columns import column_names
 from bucketmq.pipeline.dead import DEAD
-from bucketmq.pipeline.ends import FromTable, ToObjects, ToQueue, ToTable
-from bucketmq.pipeline.shape import shaped
+from bucketmq.pipeline.ends import FromTable, ToTable
 from bucketmq.procedures.queues import EVENTS
-from bucketmq.spark.options import COLUMNS, FORMAT, SOURCE_OPTIONS, STORE_OPTIONS, place_of
+from bucketmq.spark.options import COLUMNS, FORMAT, SOURCE_OPTIONS, STORE_OPTIONS, place_of, targets_option
 from bucketmq.spark.running.flow import Flow
 from bucketmq.spark.running.progress import DEAD_LETTERS, OBSERVED
 from bucketmq.spark.source import register
-from bucketmq.spark.write.table import TableWriter
+from bucketmq.spark.write.table import BatchWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -99,26 +97,10 @@ def _read(pipeline: Pipeline, url: str, spark: SparkSession, options: dict[str, 
 def _written(
     pipeline: Pipeline, url: str, rows: DataFrame, checkpoint: str, of_store: dict[str, str]
 ) -> DataStreamWriter:
-    common = {"path": url, "deadLetters": pipeline.dead_letters, **of_store}
-    match pipeline.target:
-        case ToQueue() as target:
-            kind = "text" if target.text else "json"
-            return rows.writeStream.format(FORMAT).options(**common, queue=target.queue, bodyFormat=kind)
-        case ToObjects() as target:
-            return rows.writeStream.format(FORMAT).options(**common, **object_options(shaped(target)))
-        case ToTable() as target:
-            return rows.writeStream.foreachBatch(TableWriter(target, column_names(pipeline.gives), common, checkpoint))
-        case _:
-            assert_never(pipeline.target)
-
-
-def object_options(target: ToObjects) -> dict[str, str]:
-    """The target as options of the sink."""
-    options = {
-        "objects": target.template,
-        "body": target.body,
-        "contentType": target.content_type,
-        "ifExists": target.if_exists,
-        "newerBy": target.newer_by,
-    }
-    return {name: text for name, text in options.items() if text is not None}
+    """One sink for all that is ours. Where Spark writes tables, both are given each batch, the tables first."""
+    tables = {place: each for place, each in enumerate(pipeline.outputs) if isinstance(each, ToTable)}
+    ends = targets_option(pipeline.name, pipeline.outputs)
+    common = {"path": url, "deadLetters": pipeline.dead_letters, "targets": ends, **of_store}
+    if tables:
+        return rows.writeStream.foreachBatch(BatchWriter(tables, common, checkpoint))
+    return rows.writeStream.format(FORMAT).options(**common)

@@ -132,19 +132,15 @@ class DeadLetters:
     """Rows that failed, on their way into parts of a queue's dead letters, and those that come back, on their way into
     parts of the queue that they are from. Queues are opened when the first row for them comes."""
 
-    def __init__(self, uploads: Uploads, queue: str | None, task: Task, *, own_register: bool = False) -> None:
+    def __init__(self, uploads: Uploads, queue: str, task: Task) -> None:
         self._uploads = uploads
-        self._own_register = own_register
-        """Whether they are published by a register of their own, there being no other queue."""
-        self._name = None if queue is None else queue + DEAD_SUFFIX
+        self._name = queue + DEAD_SUFFIX
         self._task = task
         self._opened: tuple[OpenQueue, Parts] | None = None
         self._back: dict[tuple[str, int], tuple[OpenQueue, Parts]] = {}
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Take the failed rows out of a batch; the others, without the column that told them apart."""
-        if self._name is None:
-            return batch
         column = batch.column(DEAD)
         living = batch.drop_columns([DEAD])
         if column.null_count == len(column):
@@ -179,8 +175,7 @@ class DeadLetters:
             # Whoever redrives them asks for the queue they came from, which rows of a table do not have.
             here.run(open_queue(here.queue.bucket, name.removesuffix(DEAD_SUFFIX), {}))
             queue: OpenQueue = here.run(open_queue(here.queue.bucket, name, {}))
-            register = None if self._own_register else name
-            self._opened = queue, Parts(self._uploads, queue, self._task, name=register)
+            self._opened = queue, Parts(self._uploads, queue, self._task)  # the register is theirs
         return self._opened
 
 

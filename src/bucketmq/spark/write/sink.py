@@ -4,8 +4,7 @@ A task may run twice, a batch may run twice, and what they wrote stays where it 
 publishes become messages, and `bucketmq.procedures.bulk.publish` sees to it that one commit does. So nothing is deleted
 here, in `abort` least of all: Spark also calls it when a commit raised that had landed.
 
-Rows may have failed on their way here. Those (column `_dead`) become parts of a queue's dead letters in the same pass,
-and one register decides about both: whichever attempt of a batch counts, a row is a message or a dead letter.
+What a pipeline's rows become is `spark.write.targets_sink`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from pyspark.sql.types import StructType
 
 from bucketmq.errors import Invalid
 from bucketmq.log import segment
-from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.letters import Columns
 from bucketmq.procedures.bulk.publish import Made, Published, forget, publish
 from bucketmq.procedures.opened import OpenQueue
@@ -34,7 +32,7 @@ from bucketmq.spark.opened import Opened, opened
 from bucketmq.spark.options import SinkOptions
 from bucketmq.spark.variants import check_no_variant
 from bucketmq.spark.worker import settle_in
-from bucketmq.spark.write.parts import DeadLetters, Parts, Task, Uploads
+from bucketmq.spark.write.parts import Parts, Task, Uploads
 
 log = logging.getLogger("bucketmq.spark")
 
@@ -68,25 +66,21 @@ class _Writer(Writer):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        names = [name for name in schema.fieldNames() if name != DEAD]
-        self._columns = Columns(names, text=options.text)
-        check_dead(schema, options)
+        self._columns = Columns(schema.fieldNames(), text=options.text)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task as parts. One PUT for each shard and 8 MiB."""
         settle_in()
         task = Task(self._options.transaction)
         here, columns = self._opened, self._columns
-        name, at = here.run(_begun())
+        name, at = here.run(begun())
         sent = 0
         with Uploads(here) as uploads:
             parts = Parts(uploads, here.queue, task, vouched=True)
-            dead_letters = DeadLetters(uploads, self._options.dead_letters, task)
             for batch in iterator:
-                living = dead_letters.take(batch)
-                parts.add(columns.lines(living, name, sent, at), columns.keys(living))
-                sent += living.num_rows
-            return Written((*parts.close(), *dead_letters.close()), task.query_id)
+                parts.add(columns.lines(batch, name, sent, at), columns.keys(batch))
+                sent += batch.num_rows
+            return Written(tuple(parts.close()), task.query_id)
 
     def abort(self, messages: list[WriterCommitMessage | None], *_: Any) -> None:
         """Leave everything as it is: what was published stays, and the rest is removed by age as an orphan."""
@@ -94,7 +88,7 @@ class _Writer(Writer):
         log.warning("a write was aborted; its %d parts stay until they are removed as orphans", count)
 
 
-def _begun() -> Procedure[tuple[str, str]]:
+def begun() -> Procedure[tuple[str, str]]:
     """What the messages of a task share: the beginning of their ids, and the time."""
     name = yield from NewId()
     return name, segment.time_text((yield from Now()))
@@ -155,9 +149,3 @@ def _publish_once(queue: OpenQueue, made: list[Made]) -> Procedure[None]:
         transaction = f"once-{(yield from NewId())}"
         yield from publish(queue, transaction, 0, made)
         yield from forget(queue, transaction)
-
-
-def check_dead(schema: StructType, options: SinkOptions) -> None:
-    """Rows that failed need somewhere to go, and the other way round."""
-    if (options.dead_letters is None) != (DEAD not in schema.fieldNames()):
-        raise Invalid(f"the column {DEAD} and the option deadLetters go together; give both or none")

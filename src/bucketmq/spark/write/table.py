@@ -4,52 +4,54 @@ A batch that is run again replaces its own folder, so no row is there twice. Bat
 checkpoint, so the query's id is in the path, too. A reader that looks while a batch is being written may see a
 part of it.
 
-Failed rows become dead letters, once for each batch. The rows are kept while both are written, so that no stage runs
-twice for it.
+The rows are kept while tables and our own sink are written, so that no stage runs twice for it. The sink comes last:
+it publishes messages and dead letters, once for each batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 
 from bucketmq.errors import Invalid
-from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.ends import ToTable
-from bucketmq.pipeline.shape import TABLE_FOLDERS
+from bucketmq.pipeline.shape import TABLE_FOLDERS, column_of
 from bucketmq.spark import checkpoint
 from bucketmq.spark.options import FORMAT
 
 
-class TableWriter:
-    """What Spark calls with every batch."""
+class BatchWriter:
+    """What Spark calls with every batch: `tables` by their place among the pipeline's targets; the other targets and
+    the dead letters go to our own sink, whose `options` these are."""
 
-    def __init__(self, target: ToTable, columns: Sequence[str], dead: dict[str, str], location: str) -> None:
-        self._target = target
-        self._columns = tuple(columns)
-        self._dead = dead
+    def __init__(self, tables: Mapping[int, ToTable], options: dict[str, str], location: str) -> None:
+        self._tables = dict(tables)
+        self._options = options
         self._location = location
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         query = _query_id(rows, self._location)
         rows = rows.persist()
         try:
-            self._write(rows.where(col(DEAD).isNull()).select(*map(_quoted, self._columns)), query, batch)
-            dead = rows.where(col(DEAD).isNotNull()).select(DEAD).write.format(FORMAT).mode("append")
-            dead.options(**self._dead, txn=query, batch=str(batch)).save()
+            for place, target in self._tables.items():
+                _write(target, rows.where(col(column_of(place)).isNotNull()), place, query, batch)
+            others = rows.drop(*map(column_of, self._tables))
+            sink = others.write.format(FORMAT).mode("append")
+            sink.options(**self._options, txn=query, batch=str(batch)).save()
         finally:
             rows.unpersist()
 
-    def _write(self, rows: DataFrame, query: str, batch: int) -> None:
-        of_query, of_batch = TABLE_FOLDERS
-        path = f"{self._target.path.rstrip('/')}/{of_query}={query}/{of_batch}={batch}"
-        writer = rows.write.format(self._target.format).mode("overwrite")
-        if self._target.partition_by:
-            writer = writer.partitionBy(*self._target.partition_by)
-        writer.save(path)
+
+def _write(target: ToTable, rows: DataFrame, place: int, query: str, batch: int) -> None:
+    of_query, of_batch = TABLE_FOLDERS
+    path = f"{target.path.rstrip('/')}/{of_query}={query}/{of_batch}={batch}"
+    writer = rows.select(f"{column_of(place)}.*").write.format(target.format).mode("overwrite")
+    if target.partition_by:
+        writer = writer.partitionBy(*target.partition_by)
+    writer.save(path)
 
 
 def _query_id(rows: DataFrame, location: str) -> str:
@@ -61,7 +63,3 @@ def _query_id(rows: DataFrame, location: str) -> str:
     if not found:
         raise Invalid(f"the id of this query is unknown, and {location!r} is not a folder here; use another checkpoint")
     return found
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,186 @@
+"""Lineage: what was made of a source object is replaced when it is replaced, and goes when it goes.
+
+A register for each source object and pipeline lists what was made of it, and of which state; each object tells the same
+in its metadata. The steps are those of decision 0031:
+
+1. read the register: a run for an older state than it knows is late, and only cleans up behind itself
+2. announce: write the register with this state and all keys, old and new
+3. write the objects; one that came of a newer state stays
+4. read the register again: if a newer state was announced meanwhile, remove what only this run made
+5. remove what is listed and was not made now
+6. write the register with what is there now
+
+So the new is written before the old goes, and whatever is there is listed. A run that died anywhere is run again, and
+finds in the register what it has to do. Nothing is ever listed in the bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from bucketmq.bucket.port import Found, Missing, Written
+from bucketmq.errors import Contended
+from bucketmq.events.event import plain_version, seconds_of
+from bucketmq.events.order import CLOCKS_SECONDS
+from bucketmq.log import documents
+from bucketmq.log.layout import EventKeys
+from bucketmq.pipeline.ends import ToObjects
+from bucketmq.pipeline.objects import Did, write_object
+from bucketmq.pipeline.states import State
+from bucketmq.pipeline.things import SOURCE_KEY, SOURCE_ORDER, Origin, Thing, source_mark
+from bucketmq.procedures.objects.keys import full_key
+from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
+from bucketmq.procedures.objects.remove import remove
+from bucketmq.procedures.opened import OpenBucket
+from bucketmq.procedures.requests import Call, Create, Now, Procedure, Replace
+from bucketmq.procedures.verbs import Patience, get_document, look
+
+Became = Did | Literal["late", "removed"]
+"""What became of a thing, or of one that was made before."""
+
+IsCurrent = Callable[[State], bool]
+"""Whether a state is the one that the source object is in now: asked where times cannot tell which came later."""
+
+
+class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`inventory/lineage/<pipeline>/<hash>.json`: what a pipeline has made of one source object."""
+
+    source: str
+    at: str
+    order: int
+    """Grows with every new state of the source; objects carry it, so that of two the newer is known."""
+    made: tuple[str, ...] = ()
+    """Every object that may be there."""
+    version: str | None = None
+    gone: bool = False
+    commit: int = 1
+    """Grows by one with every change, so that no two states of the register have the same bytes."""
+    format: int = 1
+
+    def is_of(self, state: State) -> bool:
+        """Whether it stands for this state: several sources tell of one write, each at its own time."""
+        if self.gone != state.gone:
+            return False
+        return self.at == state.at if state.gone or state.version is None else self.version == state.version
+
+
+def follow(
+    bucket: OpenBucket,
+    pipeline: str,
+    state: State,
+    things: Sequence[tuple[ToObjects, Thing]],
+    is_current: IsCurrent,
+    *,
+    cause: Cause = NO_CAUSE,
+) -> Procedure[list[Became]]:
+    """Write all that was made of a state of a source object, and remove what was made of it before and is not any more.
+
+    Beside what the objects cost: a GET, a PUT and a GET the first time; two GETs when nothing changes; a GET, two PUTs
+    and a GET when something goes, and for that a HEAD and a delete.
+    """
+    key = EventKeys(bucket.prefix).lineage(pipeline, state.key)
+    ours = tuple(dict.fromkeys(thing.key for _, thing in things))
+    entered = yield from _announce(key, state, ours, is_current)
+    if not entered.is_of(state):
+        yield from _clear(bucket, entered, set(ours) - set(entered.made), cause)
+        return ["late"] * len(things)
+    origin = Origin(state.key, state.version or state.at, entered.order)
+    became: list[Became] = []
+    for target, thing in things:
+        became.append((yield from write_object(bucket, target, thing, cause, origin)))
+    patience = Patience(f"updating {key}")
+    while True:
+        found = yield from get_document(Lineage, key)
+        if found is None:  # somebody deleted it: what we wrote is there, and the next run finds it by its keys
+            return became
+        now, stored = found
+        if now.order > entered.order:
+            yield from _clear(bucket, now, set(ours) - set(now.made), cause)
+            return ["late"] * len(things)
+        gone = [each for each in now.made if each not in ours]
+        if not gone:
+            return became
+        yield from _clear(bucket, now, gone, cause, own=True)
+        after = msgspec.structs.replace(now, made=ours, commit=now.commit + 1)
+        reply = yield from Replace(key, documents.encode(after), stored.version)
+        if isinstance(reply, Written):
+            became += ["removed"] * len(gone)
+            return became
+        yield from patience.again(reply)
+
+
+def _announce(key: str, state: State, ours: tuple[str, ...], is_current: IsCurrent) -> Procedure[Lineage]:
+    """The register with this state and all that may be there; or as it is, if it knows a newer one."""
+    patience = Patience(f"announcing in {key}")
+    while True:
+        found = yield from get_document(Lineage, key)
+        if found is None:
+            order = yield from _order(0)
+            after = Lineage(state.key, state.at, order, ours, state.version, state.gone)
+            reply = yield from Create(key, documents.encode(after))
+        else:
+            before, stored = found
+            same = before.is_of(state)
+            if not same and (yield from _is_late(before, state, is_current)):
+                return before
+            made = tuple(dict.fromkeys((*before.made, *ours)))
+            order = before.order if same else (yield from _order(before.order))
+            at = max(before.at, state.at)
+            if same and (made, at) == (before.made, before.at):
+                return before
+            after = Lineage(state.key, at, order, made, state.version, state.gone, before.commit + 1)
+            reply = yield from Replace(key, documents.encode(after), stored.version)
+        if isinstance(reply, Written):
+            return after
+        yield from patience.again(reply)
+
+
+def _order(before: int) -> Procedure[int]:
+    """A larger number than any that objects of this source have, even if the register was lost: milliseconds."""
+    return max(before + 1, int((yield from Now()) * 1000))
+
+
+def _is_late(before: Lineage, state: State, is_current: IsCurrent) -> Procedure[bool]:
+    """Whether the register knows a newer state. Where clocks may be wrong about it, the source is asked."""
+    apart = seconds_of(state.at) - seconds_of(before.at)
+    if abs(apart) > CLOCKS_SECONDS:
+        return apart < 0
+    current: bool = yield from Call(is_current, state)
+    return not current
+
+
+def _clear(
+    bucket: OpenBucket, register: Lineage, keys: Iterable[str], cause: Cause, *, own: bool = False
+) -> Procedure[None]:
+    """Remove objects that came of earlier states of the source, or with `own` of this one. Others' stay."""
+    for key in sorted(keys):
+        patience = Patience(f"removing {key}")
+        while True:
+            found = yield from look(full_key(bucket, key))
+            if isinstance(found, Missing) or not _came_of(found, register, own=own):
+                break
+            try:
+                yield from remove(bucket, key, if_version=plain_version(found.version), cause=cause)
+            except Contended as error:  # written again since: look whose it is
+                yield from patience.again(error)
+            else:
+                break
+
+
+def _came_of(found: Found, register: Lineage, *, own: bool) -> bool:
+    there = found.attributes.metadata
+    order = there.get(SOURCE_ORDER, "")
+    if there.get(SOURCE_KEY) != source_mark(register.source) or not order.isdecimal():
+        return False
+    return int(order) < register.order or (own and int(order) == register.order)
+
+
+def is_current(bucket: OpenBucket, state: State) -> Procedure[bool]:
+    """Whether the source object is in this state now. One HEAD."""
+    found = yield from look(full_key(bucket, state.key))
+    if isinstance(found, Missing):
+        return state.gone
+    return not state.gone and state.version in (None, plain_version(found.version))

@@ -1,0 +1,148 @@
+"""Writing what came out of a chain: which objects, in which bucket, together with what. Watchers and Spark's tasks do
+the same here; messages they send in their own ways.
+
+Objects of a target that follows its source are written as one `Writing` for each source object and bucket; any other
+object is one by itself. The order of requests is `pipeline.objects` and `pipeline.lineage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bucketmq.bucket.urls import without_secrets
+from bucketmq.errors import BucketMQError
+from bucketmq.pipeline.chain import Passed, Ran
+from bucketmq.pipeline.ends import Target, ToObjects, ToQueue, is_following
+from bucketmq.pipeline.intake import Taken, causes_of
+from bucketmq.pipeline.lineage import Became, IsCurrent, follow
+from bucketmq.pipeline.objects import that_count, write_object
+from bucketmq.pipeline.shape import column_of
+from bucketmq.pipeline.states import STATE, State, as_column, gathered, of_column
+from bucketmq.pipeline.things import Thing
+from bucketmq.pipeline.things import of_column as things_of_column
+from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
+from bucketmq.procedures.opened import OpenBucket
+from bucketmq.procedures.requests import Procedure
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Writing(msgspec.Struct, frozen=True):
+    """Objects that are written together: one, or all that was made of a state of a source object."""
+
+    bucket: str | None
+    """The URL of another bucket."""
+    things: tuple[tuple[ToObjects, Thing], ...]
+    cause: Cause = NO_CAUSE
+    state: State | None = None
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """Rows in the shape of the targets, and what writes made because of each carry."""
+
+    batch: pa.RecordBatch
+    causes: Sequence[Cause]
+
+
+def settled(targets: Sequence[Target], taken: Taken, ran: Ran) -> Iterator[Settled]:
+    """What is to be written of a batch that went through the chain. Where targets follow their source: also of objects
+    that went, and of those of which the stages made nothing."""
+    causes = [_causes(taken, each) for each in ran.passed]
+    following = [column_of(place) for place, each in enumerate(targets) if is_following(each)]
+    if not following:
+        yield from map(Settled, ran.batches, causes)
+        return
+    yield from map(Settled, gathered(ran.batches, following), causes)
+    made = {each.key for batch in ran.batches for each in of_column(batch.column(STATE)) if each is not None}
+    lost = {each.row for each in (*ran.failed, *ran.put_off)}
+    told = enumerate(zip(taken.states, taken.causes, strict=True))
+    nothing = [each for row, each in told if row not in lost and each[0].key not in made]
+    without = [*nothing, *taken.gone]
+    if without:
+        yield Settled(_states_alone(targets, [state for state, _ in without]), [cause for _, cause in without])
+
+
+def _causes(taken: Taken, passed: Passed) -> Sequence[Cause]:
+    of = passed.rows if passed.of is None else passed.of
+    return causes_of([taken.causes[row] for row in of] if taken.causes else (), passed.batch.num_rows)
+
+
+def _states_alone(targets: Sequence[Target], states: Sequence[State]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = {column_of(place): pa.nulls(len(states)) for place in range(len(targets))}
+    return pa.RecordBatch.from_pydict({**columns, STATE: as_column(states)})
+
+
+def writings_of(targets: Sequence[Target], batch: pa.RecordBatch, causes: Sequence[Cause]) -> list[Writing]:
+    """The objects that rows in the shape of the targets become."""
+    told = causes or [NO_CAUSE] * batch.num_rows
+    objects = [(place, each) for place, each in enumerate(targets) if isinstance(each, ToObjects)]
+    columns = {place: _things(batch, place) for place, _ in objects}
+    writings: list[Writing] = []
+    for place, target in objects:
+        if not is_following(target):
+            rows = zip(columns[place], told, strict=True)
+            things = that_count(target, ((thing, cause) for row, cause in rows for thing in row or ()))
+            writings += [Writing(target.bucket, ((target, thing),), cause) for thing, cause in things]
+    if STATE not in batch.schema.names:
+        return writings
+    newest: dict[tuple[str | None, str], Writing] = {}
+    for row, state in enumerate(of_column(batch.column(STATE))):
+        if state is None:
+            continue
+        its: dict[str | None, list[tuple[ToObjects, Thing]]] = {}
+        for place, target in objects:
+            if is_following(target):
+                its.setdefault(target.bucket, []).extend((target, thing) for thing in columns[place][row] or ())
+        for bucket, together in its.items():
+            before = newest.get((bucket, state.key))
+            if before is None or before.state is None or before.state.at <= state.at:
+                newest[bucket, state.key] = Writing(bucket, tuple(together), told[row], state)
+    return [*writings, *newest.values()]
+
+
+def _things(batch: pa.RecordBatch, place: int) -> list[list[Thing] | None]:
+    return things_of_column(batch.column(column_of(place)))
+
+
+def carried_out(bucket: OpenBucket, pipeline: str, writing: Writing, is_current: IsCurrent) -> Procedure[list[Became]]:
+    """Write them; what became of each."""
+    if writing.state is not None:
+        return (yield from follow(bucket, pipeline, writing.state, writing.things, is_current, cause=writing.cause))
+    became: list[Became] = []
+    for target, thing in writing.things:
+        became.append((yield from write_object(bucket, target, thing, writing.cause)))
+    return became
+
+
+def messages_of(target: ToQueue, place: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that become messages of a target, with their columns."""
+    import pyarrow as pa
+
+    column = batch.column(column_of(place)).drop_null()
+    if not len(column):
+        return pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("body", pa.string())]))
+    return pa.RecordBatch.from_struct_array(column)
+
+
+def buckets_of(targets: Sequence[Target]) -> list[str]:
+    """The URLs of the buckets that targets have of their own."""
+    urls = (each.bucket for each in targets if isinstance(each, ToObjects | ToQueue))
+    return list(dict.fromkeys(url for url in urls if url is not None))
+
+
+@contextmanager
+def elsewhere(bucket: str | None) -> Iterator[None]:
+    """Errors of another bucket say which one it is."""
+    try:
+        yield
+    except BucketMQError as error:
+        if bucket is None:
+            raise
+        raise type(error)(f"bucket {without_secrets(bucket)} of a target: {error}") from error

@@ -21,6 +21,7 @@ from bucketmq.events.rule import Policy, Rule, Secrets, Webhook
 from bucketmq.log import documents, segment
 from bucketmq.log.layout import BOOKKEEPING, QueueKeys
 from bucketmq.pipeline.keyed import State
+from bucketmq.pipeline.lineage import Lineage
 from bucketmq.procedures.bulk.orphans import Orphans
 from bucketmq.procedures.bulk.publish import Publication
 from bucketmq.procedures.objects.metadata import OWN_METADATA
@@ -69,6 +70,7 @@ KINDS: dict[str, Any] = {
     "item": Item,
     "seen": SeenId,
     "state": State,
+    "lineage": Lineage,
     "losses": Losses,
     "post": Register,
     "record": Record,
@@ -155,6 +157,7 @@ def _in_full(field: msgspec.structs.FieldInfo) -> Any:
     [
         ("### 11.2 Events", ObjectEvent),
         ("### 11.4 Rules", Rule),
+        ("### 11.12 Lineage", Lineage),
         ("### 12.2 The register of a post", Register),
         ("### 12.2 The register of a post", Decision),
         ("### 12.2 The register of a post", Review),
@@ -224,7 +227,7 @@ def _made_with(queue: str) -> dict[str, Any]:
     return {name: json.loads(value) for name, value in re.findall(r"`(\w+)` (\w+)", sentence[1])}
 
 
-GOLDEN = sorted(path for part in ("log", "events") for path in (ROOT / "tests" / part / "golden").iterdir())
+GOLDEN = sorted(path for part in ("log", "events", "pipeline") for path in (ROOT / "tests" / part / "golden").iterdir())
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import word_stages as stages
 from procedures.objects.world import DEATHS, FAULTS, Killed, World, summary
 
 import bucketmq
@@ -86,6 +87,13 @@ def test_objects_tell_what_they_were_made_of(world: World) -> None:
     assert (metadata["source-key"], metadata["source-version"]) == ("in/a", "v1")
     assert metadata["source-order"] == str(register(world).order)
     assert register(world).made == ("out/a",)
+
+
+def test_a_register_is_written_as_the_format_says() -> None:
+    golden = Path(__file__).parent / "golden" / "lineage.json"
+    kept = documents.decode(Lineage, golden.read_bytes(), golden.name)
+    assert (kept.source, kept.order, len(kept.made), kept.version) == ("docs/a.txt", 1763294400123, 2, "v7")
+    assert documents.encode(kept) == golden.read_bytes()
 
 
 @pytest.mark.parametrize("late", [("a=1", "b=1"), ("b=1",), ("c=1",), ()])
@@ -288,34 +296,11 @@ def test_redelivery_in_any_order_ends_with_the_newest(order: tuple[int, ...]) ->
     world.close()
 
 
-LINES = "key string, version string, at timestamp, content string"
-
-
-@stage(takes=LINES, gives="key string, version string, at timestamp, line int, text string")
-def split_lines(batch: Any) -> dict[str, Any]:
-    """A row for each line; none for a text without any."""
-    rows = [
-        {**{name: row[name] for name in ("key", "version", "at")}, "line": number, "text": line}
-        for row in batch.to_pylist()
-        for number, line in enumerate(row["content"].splitlines())
-    ]
-    names = ("key", "version", "at", "line", "text")
-    return {name: [row[name] for row in rows] for name in names} if rows else split_none(batch)
-
-
-def split_none(batch: Any) -> Any:
-    import pyarrow as pa
-
-    from bucketmq.pipeline.columns import arrow_schema
-
-    return pa.RecordBatch.from_pylist([], schema=arrow_schema(split_lines.gives))
-
-
 FROM_DOCS = FromEvents(filter="key LIKE 'docs/%' OR from_key LIKE 'docs/%'", content="text")
 CHUNKS = Pipeline(
     name="chunks",
     source=FROM_DOCS,
-    stages=(split_lines,),
+    stages=(stages.split_lines,),
     targets=(
         ToObjects(template="out/{+key}/{line}", body="text", follows="key"),
         ToObjects(template="out/long/{+key}", body="text", follows="key", where="text LIKE '%long%'"),

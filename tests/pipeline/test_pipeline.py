@@ -156,21 +156,31 @@ FROM_FILES = FromEvents(filter="key REGEXP '^incoming/'", content="text", size_b
 
 
 @pytest.mark.parametrize(
-    ("source", "stage", "target"),
+    ("source", "stage", "targets"),
     [
-        (FROM_POSTS, stages.count_words, ToQueue(queue="out", key="id")),
-        (FROM_POSTS, stages.count_or_wait, ToQueue(queue="out", body="words")),
-        (FROM_POSTS, stages.count_or_wait, ToObjects(template="out/{id}", body="words")),
-        (FROM_POSTS, stages.count_words, ToObjects(template="out/{id}", if_exists="newer", newer_by="revision")),
-        (FROM_POSTS, stages.so_far, ToObjects(template="out/{text}")),
-        (FROM_FILES, stages.measure, ToObjects(template="out/{+key}")),
-        (FROM_FILES, stages.measure, ToQueue(queue="out")),
+        (FROM_POSTS, stages.count_words, (ToQueue(queue="out", key="id"),)),
+        (FROM_POSTS, stages.count_or_wait, (ToQueue(queue="out", body="words"),)),
+        (FROM_POSTS, stages.count_or_wait, (ToObjects(template="out/{id}", body="words"),)),
+        (FROM_POSTS, stages.count_words, (ToObjects(template="out/{id}", if_exists="newer", newer_by="revision"),)),
+        (FROM_POSTS, stages.so_far, (ToObjects(template="out/{text}"),)),
+        (FROM_FILES, stages.measure, (ToObjects(template="out/{+key}"),)),
+        (FROM_FILES, stages.measure, (ToQueue(queue="out"),)),
+        (
+            FROM_POSTS,
+            stages.count_words,
+            (
+                ToObjects(template="out/long/{id}", where="words > 2", metadata=("words",), tags=("revision",)),
+                ToObjects(template="out/short/{id}", where="words <= 2", body="id", content_type="text/x-id"),
+                ToQueue(queue="out", key="id", where="words = 3"),
+            ),
+        ),
+        (FROM_POSTS, stages.spell, (ToObjects(template="out/{id}/{place}", each="letters", content_type="kind"),)),
     ],
 )
 def test_without_spark_the_same_comes_of_the_same(
-    inbox: Inbox, tmp_path: Any, source: Source, stage: Any, target: Target
+    inbox: Inbox, tmp_path: Any, source: Source, stage: Any, targets: tuple[Target, ...]
 ) -> None:
-    pipeline = Pipeline(name="same", source=source, stages=(stage,), target=target)
+    pipeline = Pipeline(name="same", source=source, stages=(stage,), targets=targets)
     other = Inbox(tmp_path / "other")
     for each in (inbox, other):
         long = {"id": "x" * 300, "text": "no file has such a name", "revision": 1}

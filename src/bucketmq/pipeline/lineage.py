@@ -56,7 +56,7 @@ class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Every object that may be there."""
     version: str | None = None
     gone: bool = False
-    commit: int = 1
+    revision: int = 1
     """Grows by one with every change, so that no two states of the register have the same bytes."""
     format: int = 1
 
@@ -104,7 +104,7 @@ def follow(
         if not gone:
             return became
         yield from _clear(bucket, now, gone, cause, own=True)
-        after = msgspec.structs.replace(now, made=ours, commit=now.commit + 1)
+        after = msgspec.structs.replace(now, made=ours, revision=now.revision + 1)
         reply = yield from Replace(key, documents.encode(after), stored.version)
         if isinstance(reply, Written):
             became += ["removed"] * len(gone)
@@ -131,7 +131,7 @@ def _announce(key: str, state: State, ours: tuple[str, ...], is_current: IsCurre
             at = max(before.at, state.at)
             if same and (made, at) == (before.made, before.at):
                 return before
-            after = Lineage(state.key, at, order, made, state.version, state.gone, before.commit + 1)
+            after = Lineage(state.key, at, order, made, state.version, state.gone, before.revision + 1)
             reply = yield from Replace(key, documents.encode(after), stored.version)
         if isinstance(reply, Written):
             return after

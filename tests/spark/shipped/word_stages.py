@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 import bucketmq
 from bucketmq.pipeline import Later, Outcomes, stage
+from bucketmq.pipeline.columns import arrow_schema
 
 POST = "id string, text string, revision bigint"
 
@@ -99,3 +101,38 @@ def crowd(batch: pa.RecordBatch) -> dict[str, Any]:
     if "thirteen" in batch.column("text").to_pylist():
         raise ValueError("thirteen is too many")
     return {"many": [posts > 2 for posts in batch.column("posts").to_pylist()]}
+
+
+LETTERS = "array<struct<place: int, body: string, kind: string>>"
+
+
+@stage(takes=POST, gives=f"id string, letters {LETTERS}")
+def spell(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Several parts of each row, none of an empty text."""
+    made = [
+        [{"place": place, "body": letter, "kind": "text/x-letter"} for place, letter in enumerate(text[:3])]
+        for text in batch.column("text").to_pylist()
+    ]
+    return {"id": batch.column("id"), "letters": pa.array(made, arrow_schema(f"x {LETTERS}").field("x").type)}
+
+
+@stage(takes=POST, gives="id string, words int")
+def counted(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Leaves a mark for each row that it was given: the texts name a folder, and ids are told apart by a number."""
+    for name, text in zip(batch.column("id").to_pylist(), batch.column("text").to_pylist(), strict=True):
+        (Path(text) / f"{name}.{uuid.uuid4().hex}").touch()
+    return {"id": batch.column("id"), "words": pa.array([1] * batch.num_rows, pa.int32())}
+
+
+EVENT = "key string, version string, at timestamp"
+
+
+@stage(takes=f"{EVENT}, content string", gives=f"{EVENT}, line int, text string")
+def split_lines(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A row for each line; none for a text without any."""
+    rows = [
+        {"key": row["key"], "version": row["version"], "at": row["at"], "line": number, "text": line}
+        for row in batch.to_pylist()
+        for number, line in enumerate(row["content"].splitlines())
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(f"{EVENT}, line int, text string"))

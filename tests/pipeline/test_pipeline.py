@@ -331,6 +331,18 @@ def test_a_row_of_a_table_with_a_time_that_python_has_no_room_for_can_die() -> N
     }
 
 
+def test_a_row_of_a_table_with_a_number_that_json_has_not_dies_as_it_was() -> None:
+    row = {"x": float("nan"), "y": [1.5, float("-inf")], "z": {"w": float("inf")}, "n": None}
+    schema = arrow_schema("x double, y array<double>, z struct<w: float>, n double")
+    text = fallen_row(pa.RecordBatch.from_pylist([row], schema=schema), "p", Failed(0, "s", "e"), "row-1")
+    assert msgspec.json.decode(text)["message"]["body"] == {
+        "x": "nan",
+        "y": [1.5, "-inf"],
+        "z": {"w": "inf"},
+        "n": None,
+    }
+
+
 def test_a_large_body_dies_with_its_message_and_comes_back(plain_inbox: Inbox) -> None:
     queue = plain_inbox.bucket.queue("posts", inline_bytes_max=1000)
     text = "long " * 1000

@@ -129,13 +129,13 @@ def retell(
 def _retold(pipeline: Pipeline, told: int, looked_at: int) -> Retold:
     source = pipeline.source
     fetches = isinstance(source, FromEvents) and source.content is not None
-    writes_objects = isinstance(pipeline.target, ToObjects)
+    objects = sum(isinstance(each, ToObjects) for each in pipeline.outputs)
     return Retold(
         pipeline.name,
         told,
         looked_at,
-        reads_max=told * (fetches + writes_objects),
-        writes_max=-(-told // BATCH) + told * (WRITES_OF_AN_OBJECT if writes_objects else 0),
+        reads_max=told * (fetches + objects),
+        writes_max=-(-told // BATCH) + told * WRITES_OF_AN_OBJECT * objects,
     )
 
 

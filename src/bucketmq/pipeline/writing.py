@@ -59,7 +59,7 @@ def settled(targets: Sequence[Target], taken: Taken, ran: Ran) -> Iterator[Settl
         return
     yield from map(Settled, gathered(ran.batches, following), causes)
     made = {each.key for batch in ran.batches for each in of_column(batch.column(STATE)) if each is not None}
-    lost = {each.row for each in (*ran.failed, *ran.put_off)}
+    lost = {each.row for each in ran.failed} | {each.row for each in ran.put_off}
     told = enumerate(zip(taken.states, taken.causes, strict=True))
     nothing = [each for row, each in told if row not in lost and each[0].key not in made]
     without = [*nothing, *taken.gone]

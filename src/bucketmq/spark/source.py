@@ -126,6 +126,8 @@ class BucketMQSource(DataSource):
     | `ifExists` | `replace` | with `objects`: `keep` what is there, `replace` it, or by what is `newer` or `newest` |
     | `newerBy` | none | with `ifExists` `newer` or `newest`: the column that tells, a whole number or a time |
 
+    (`targets` and `deadLetters` are what a pipeline gives the sink; start it with `bucketmq.spark.start`.)
+
     The sink takes the columns `body` (or `value`: text, bytes, or anything that JSON has, such as a struct), `key`,
     `headers`, `body_bytes`; and overlooks `id`, `sent_at`, `shard` and `offset`, so that rows of the source can be
     written as they are. Other columns are an error. Objects take any columns; see `pipeline.ends.ToObjects`. They

@@ -291,8 +291,9 @@ def test_a_post_costs_at_most_eight_requests_from_submission_to_outcome_when_the
 
     async def main() -> int:
         async with aio_on(store) as bucket:
-            for _ in range(2):  # the second sees to what the first has brought to its outcome meanwhile
-                await router.Router(bucket, settings_with()).run_once()
+            agent = router.Router(bucket, settings_with())
+            for _ in range(2):  # the second time for what was brought to its outcome when the first had looked
+                await agent.run_once()
             assert bucket.requests.remove == count
             return billed(bucket.requests)
 

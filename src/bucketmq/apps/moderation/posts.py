@@ -25,7 +25,7 @@ from bucketmq.apps.moderation import audit, places, register, routing
 from bucketmq.apps.moderation.audit import Line, action_of
 from bucketmq.apps.moderation.ids import SUFFIX, check_id, id_at, key_of, part_of
 from bucketmq.apps.moderation.places import ESCALATED, Placed
-from bucketmq.apps.moderation.queues import CHORES, SUBMISSIONS, open_own, submitted
+from bucketmq.apps.moderation.queues import AUDIT, CHORES, SUBMISSIONS, open_own, submitted
 from bucketmq.apps.moderation.record import FLAGGED, NEEDS_REVIEW, OUTCOMES, PENDING, REVIEWED, Outcome, Record
 from bucketmq.apps.moderation.register import (
     ACTIONS,
@@ -187,6 +187,7 @@ def route_many(
     For each that is new two GETs, two PUTs (register, target) and one DELETE; for all together a few PUTs more.
     """
     bucket = yield from bus.open()
+    yield from open_own(bucket, AUDIT)  # once, before all of them want it at the same time
     decided = yield from abreast([kept_apart(_decide(bucket, each, thresholds)) for each in records])
     moves = [each for each in decided if isinstance(each, _Decided)]
     placed = yield from places.place_many(bucket, [each.move for each in moves])

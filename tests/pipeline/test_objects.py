@@ -25,7 +25,7 @@ from bucketmq.pipeline.shape import CAUSE, shape_stage
 from bucketmq.pipeline.things import Thing
 from bucketmq.pipeline.watcher import RAW
 from bucketmq.procedures.objects.metadata import Cause
-from bucketmq.procedures.requests import Create, Procedure, Replace
+from bucketmq.procedures.requests import Create, Procedure, Replace, Together
 from bucketmq.spark.opened import opened
 from bucketmq.spark.options import place_of, sink_options, targets_option
 from bucketmq.spark.running.flow import Flow
@@ -154,10 +154,16 @@ def interrupted(procedure: Procedure[Any], meanwhile: Any) -> Procedure[Any]:
             request = procedure.send(answer)
         except StopIteration as stop:
             return stop.value
-        if isinstance(request, Create | Replace) and request.key == "x/a" and not done:
+        if writes(request, "x/a") and not done:
             done = True
             meanwhile()
         answer = yield request
+
+
+def writes(request: Any, key: str) -> bool:
+    """Whether a request, or one of those that travel together, writes this object."""
+    asked = request.requests if isinstance(request, Together) else (request,)
+    return any(isinstance(each, Create | Replace) and each.key == key for each in asked)
 
 
 def test_a_write_that_lands_without_an_answer_is_one_write(plain_inbox: Inbox) -> None:
@@ -180,7 +186,7 @@ def dying_after(procedure: Procedure[Any], key: str) -> Procedure[Any]:
     while True:
         request = procedure.send(answer)
         answer = yield request
-        if isinstance(request, Create) and request.key == key:
+        if writes(request, key):
             raise KeyboardInterrupt
 
 

@@ -20,7 +20,6 @@ from bucketmq.procedures import queues
 from bucketmq.procedures.claiming.claim import Lot
 from bucketmq.procedures.claiming.gaps import passed_gap, read_held
 from bucketmq.procedures.heads import desk as commit
-from bucketmq.procedures.heads import turns
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import Create, Get, Procedure, Replace, StoreRequest, Together
 from bucketmq.procedures.segments import append, tail
@@ -241,15 +240,10 @@ def _no_guard(shard_log: Any, base: int, known_at: float, now: float) -> Procedu
     return base
 
 
-def _load_without_doubt(desk: Any) -> Procedure[Head]:
-    """Reads a head that was not looked at for long, and leaves it at that."""
-    doubts = desk.doubts_trim
-    head = yield from _load(desk)
-    desk.doubts_trim = doubts
-    return head
-
-
-_load = commit.load
+def _never_jumped(*_: Any) -> Procedure[bool]:
+    """Does not look at the trim mark: what has expired, or died and was created again by a sleeper, is claimed."""
+    yield from ()
+    return False
 
 
 def _no_mark(kind: Any, key: str, empty: Any, change: Callable[[Any], Any]) -> Procedure[Any]:
@@ -413,9 +407,9 @@ MUTANTS: tuple[Mutant, ...] = (
         LONG,
     ),
     Mutant(
-        "a receiver that waits for its turn does not look at the trim mark",
-        lambda: patch.object(turns, "load", _load_without_doubt),
-        DEATH,
+        "a receiver does not look at the trim mark",
+        lambda: everywhere(commit.jumped, _never_jumped),
+        only(["freeze"]),
         LONG,
     ),
     Mutant(
@@ -431,7 +425,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a split register of deduplication keys is forgotten",
         lambda: patch.object(dedup, "_note_split", _split_forgets),
-        DEATH,
+        SILENCE,
     ),
     Mutant("delayed objects are deleted first", lambda: patch.object(later, "_finish", _delete_first), DEATH),
     Mutant(
@@ -442,7 +436,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a fence is noticed only by who does not know the new count",
         lambda: everywhere(append.is_outdated, lambda queue, shards: queue.settings.ordered and queue.stale),
-        only(["slow", "late_landing"]),
+        only(["slow"]),
         FENCED,
     ),
     Mutant("a fence is ignored", lambda: everywhere(append.is_outdated, lambda queue, shards: False), None, FENCED),

@@ -11,6 +11,7 @@ import pytest
 
 import bucketmq
 from bucketmq.events.event import time_text
+from bucketmq.procedures.requests import Create
 from bucketmq.rulebook import rotated
 from procedures.objects.world import DEATHS, FAULTS, Killed, World
 
@@ -312,6 +313,23 @@ def test_of_two_that_make_a_rule_at_once_one_wins_whole_and_the_other_leaves_not
         if not begun:
             return
     raise AssertionError("it never ended")
+
+
+def test_a_rule_that_landed_unheard_and_was_paused_stays_paused(memory: World) -> None:
+    bucket, other = memory.connect(), memory.connect()
+    landed: list[int] = []
+
+    def meddle(number: int, request: Any) -> None:
+        if landed == [number - 1]:
+            other.rules.pause("r", "meanwhile")
+        if isinstance(request, Create) and request.key.endswith("rules/r.json"):
+            landed.append(number)
+            bucket.hands.at, bucket.hands.fault = number, "landed"
+
+    bucket.hands.meddle = meddle
+    bucket.rules.add("r", to="queue:out")
+
+    assert bucket.rules.get("r").paused == "meanwhile"
 
 
 def test_secrets_lie_apart_and_never_in_the_rule(memory: World) -> None:

@@ -114,11 +114,6 @@ def _make_rule(
         begins=(yield from begin(queue, subscription, start)),
     )
 
-    def first(found: Rule) -> Rule:
-        if found.subscription != subscription and found.removed_at is None:
-            raise _Taken
-        return made
-
     def only(found: Secrets) -> Secrets:
         if found != secrets:
             raise _Taken
@@ -129,10 +124,20 @@ def _make_rule(
             yield from _remove_as_it_was(keys.secrets(rule.name), left.version)
         if secrets is not None:
             yield from update_document(Secrets, keys.secrets(rule.name), secrets, only)
-        return (yield from update_document(Rule, keys.rule(rule.name), made, first))
+        return (yield from update_document(Rule, keys.rule(rule.name), made, lambda found: _made(found, made)))
     except _Taken:
         yield from _delete_all(f"{queue.keys.heads}{subscription}/")
         raise
+
+
+def _made(found: Rule, made: Rule) -> Rule:
+    """What a rule becomes by being made. One that somebody else made meanwhile stays: its heads are where it began, and
+    ours are not. Our own, which had landed, stays as it was changed since."""
+    if found.subscription == made.subscription:
+        return found
+    if found.removed_at is None:
+        raise _Taken
+    return made
 
 
 def _remove_as_it_was(key: str, version: Version) -> Procedure[None]:

@@ -252,9 +252,9 @@ def _no_tidying(bucket: Any) -> Procedure[int]:
     return 0
 
 
-def _overwrite(old: Rule, rule: Rule, *, replace: bool) -> Rule:
+def _overwrite(found: Rule, made: Rule) -> Rule:
     """Who makes a rule last wins, with heads of its own."""
-    return rule
+    return made
 
 
 _resume_rule = rules.resume_rule

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import heapq
 import threading
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,6 +38,9 @@ APPLIED_MAX = 100
 
 APPLIED_BYTES_MAX = 256 << 10
 AT_ONCE = 100
+
+AGAIN_SECONDS = 60.0
+"""A timeout that failed, or what came of it and could not be written, is tried again after this."""
 
 replace = msgspec.structs.replace
 
@@ -138,7 +142,7 @@ and as it is."""
 
 
 class Applied(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message that was applied, and what came of it, packed."""
+    """A message that was applied, and what came of it, packed and deflated."""
 
     id: str
     rows: bytes
@@ -161,14 +165,6 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     format: int = FORMAT
 
 
-class Due(msgspec.Struct, frozen=True, order=True):
-    """A key that times out."""
-
-    at: float
-    name: str
-    key: str
-
-
 class Registers:
     """The registers of one stage of a pipeline, in its bucket. One GET and one PUT for each message and key.
 
@@ -183,7 +179,9 @@ class Registers:
         self._stage = stage
         self._keyed = stage.keyed
         self._timeout_seconds = stage.keyed.timeout_seconds
-        self._waiting: list[Due] = []
+        self._waiting: list[tuple[float, str]] = []
+        self._due: dict[str, float] = {}
+        """When each register that is known here times out; an entry of `_waiting` that says otherwise is outdated."""
         self._lock = threading.Lock()
         self._looked = False
 
@@ -196,29 +194,30 @@ class Registers:
             if any(each.id == message for each in before.applied):
                 return before
             came, kept = self._stage.step(value, batch, before.kept)
-            applied = _bounded((*before.applied, Applied(message, packed(came))))
+            applied = _bounded((*before.applied, Applied(message, zlib.compress(packed(came)))))
             at = due if kept is not None else None
             return State(before.version + 1, key, kept, applied, at, before.expired)
 
         name = _name(key)
         after = yield from update_document(State, self._key(name), State(), change)
-        self._await(after, name)
-        return unpacked(next(each.rows for each in after.applied if each.id == message))
+        self._wait_for(after.due, name)
+        return unpacked(zlib.decompress(next(each.rows for each in after.applied if each.id == message)))
 
-    def expired(self) -> Procedure[list[tuple[str, pa.RecordBatch]]]:
-        """What comes of keys that timed out, by the names of their registers: to be written, then `forget_expired`."""
+    def next_expired(self) -> Procedure[tuple[str, pa.RecordBatch] | None]:
+        """What comes of a key that timed out, and the name of its register: to be written, then `forget_expired`; or
+        `put_back`. None if there is no more."""
         if self._timeout_seconds is None:
-            return []
+            return None
         if not self._looked:
             yield from self._look()
         now = yield from Now()
-        found = []
-        for due in self._take_due(now):
-            after = yield from update_document(State, self._key(due.name), State(), self._timed_out(now))
+        while (name := self._take_due(now)) is not None:
+            self._wait_for(now + AGAIN_SECONDS, name)  # in case that this fails
+            after = yield from update_document(State, self._key(name), State(), self._timed_out(now))
+            self._wait_for(after.due, name)
             if after.expired is not None:
-                found.append((due.name, unpacked(after.expired)))
-            self._await(after, due.name)
-        return found
+                return name, unpacked(after.expired)
+        return None
 
     def _timed_out(self, now: float) -> Any:
         def change(before: State) -> State:
@@ -242,11 +241,9 @@ class Registers:
 
         yield from update_document(State, self._key(name), State(), change)
 
-    def put_back(self, name: str, seconds: float) -> Procedure[None]:
+    def put_back(self, name: str) -> Procedure[None]:
         """What came of a timeout could not be written: try again in a while."""
-        now = yield from Now()
-        with self._lock:
-            heapq.heappush(self._waiting, Due(now + seconds, name, ""))
+        self._wait_for((yield from Now()) + AGAIN_SECONDS, name)
 
     def _look(self) -> Procedure[None]:
         entries, _ = yield from list_all(self._keys.states(self._pipeline, self._stage.name))
@@ -254,25 +251,26 @@ class Registers:
             keys = [entry.key for entry in entries[start : start + AT_ONCE]]
             for key, found in zip(keys, (yield from get_many(keys)), strict=True):
                 if not isinstance(found, Missing):
-                    self._await(documents.decode(State, found.body, key), key.rpartition("/")[2].removesuffix(".json"))
+                    state, name = documents.decode(State, found.body, key), key.rpartition("/")[2].removesuffix(".json")
+                    self._wait_for(state.due if state.expired is None else 0.0, name)
         self._looked = True
 
-    def _await(self, state: State, name: str) -> None:
-        at = 0.0 if state.expired is not None else state.due
-        if at is not None:
-            with self._lock:
-                heapq.heappush(self._waiting, Due(at, name, state.key))
+    def _wait_for(self, at: float | None, name: str) -> None:
+        with self._lock:
+            self._due.pop(name, None)
+            if at is not None:
+                self._due[name] = at
+                heapq.heappush(self._waiting, (at, name))
 
-    def _take_due(self, now: float) -> Iterator[Due]:
-        names = set()
-        while True:
-            with self._lock:
-                if not self._waiting or self._waiting[0].at > now:
-                    return
-                due = heapq.heappop(self._waiting)
-            if due.name not in names:
-                names.add(due.name)
-                yield due
+    def _take_due(self, now: float) -> str | None:
+        """A register that is due; nobody else in this process gets it."""
+        with self._lock:
+            while self._waiting and self._waiting[0][0] <= now:
+                at, name = heapq.heappop(self._waiting)
+                if self._due.get(name) == at:
+                    del self._due[name]
+                    return name
+        return None
 
     def _key(self, name: str) -> str:
         return self._keys.state(self._pipeline, self._stage.name, name)

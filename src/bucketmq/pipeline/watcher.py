@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bucketmq.errors import BucketMQError
 from bucketmq.log import segment
 from bucketmq.log.bodies import encode_body
 from bucketmq.outcomes import Bury, Done, Retry
@@ -47,9 +48,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger("bucketmq")
-
-TIMEOUT_AGAIN_SECONDS = 60.0
-"""What came of a timeout and could not be written is tried again after this."""
 
 RAW = ddl_of({**MESSAGE_COLUMNS, "shard": "int", "offset": "bigint"})
 """A message as the source of Spark gives it."""
@@ -112,16 +110,21 @@ class _Keeping:
         registers = self._registers
         if registers is None:
             return
-        for name, batch in self._here.run(registers.expired()):
+        while (found := self._here.run(registers.next_expired())) is not None:
+            name, batch = found
             ran = self._rest.run(batch)
             lost = [*ran.failed, *(each.failed("comes back") for each in ran.put_off)]
             if lost:
                 log.error("action=timeout_failed register=%s %s", name, lost[0].error)
-                self._here.run(registers.put_back(name, TIMEOUT_AGAIN_SECONDS))
+                self._here.run(registers.put_back(name))
                 continue
-            for passed in ran.passed:
-                self._write(passed.batch)
-            self._here.run(registers.forget_expired(name))
+            try:
+                for passed in ran.passed:
+                    self._write(passed.batch)
+                self._here.run(registers.forget_expired(name))
+            except BucketMQError:
+                self._here.run(registers.put_back(name))
+                raise
 
 
 def _load(chain: Chain, bucket: Any) -> None:

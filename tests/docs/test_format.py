@@ -20,8 +20,8 @@ from bucketmq.events.inventory import Item, Manifest
 from bucketmq.events.rule import Policy, Rule, Secrets, Webhook
 from bucketmq.log import documents, segment
 from bucketmq.log.layout import BOOKKEEPING, QueueKeys
-from bucketmq.pipeline.keyed import State
 from bucketmq.pipeline.lineage import Lineage
+from bucketmq.pipeline.registers import State
 from bucketmq.procedures.bulk.orphans import Orphans
 from bucketmq.procedures.bulk.publish import Publication
 from bucketmq.procedures.objects.metadata import OWN_METADATA

@@ -23,7 +23,7 @@ import msgspec
 from bucketmq.errors import Denied, Invalid, Unavailable, Unsupported
 from bucketmq.pipeline.bisection import NEVER_OF_AN_ITEM, Bad, Good, bisected
 from bucketmq.pipeline.fitting import Misshapen, joined
-from bucketmq.pipeline.keyed import Memory, groups_of
+from bucketmq.pipeline.registers import Memory, groups_of
 from bucketmq.pipeline.results import Later, Result
 from bucketmq.pipeline.stages import Stage
 from bucketmq.procedures.checks import plain_text

@@ -45,9 +45,10 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"pipeline {self.name!r}: task_rows must be 1 or more, not {self.task_rows}")
         if not isinstance(self.stages, tuple) or not all(isinstance(each, Stage) for each in self.stages):
             raise Invalid(f"pipeline {self.name!r}: stages must be a tuple of stages; decorate functions with @stage")
-        if sum(each.keyed is not None for each in self.stages) > 1:
+        if sum(each.keyed is not None or each.is_frame for each in self.stages) > 1:
             raise Invalid(
-                f"pipeline {self.name!r} has several stages with a key; one is the most: make it two pipelines"
+                f"pipeline {self.name!r} has several stages with a key or of a DataFrame; one is the most: make it two "
+                "pipelines"
             )
         columns, before = self.source.columns, "the source"
         for each in self.stages:
@@ -59,9 +60,10 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"pipeline {self.name!r}: targets must be a tuple of ToQueue, ToObjects, ToTable, ...")
         if self.follows and not isinstance(self.source, FromEvents):
             raise Invalid(f"pipeline {self.name!r}: a target follows objects, so the source must be FromEvents")
-        if self.follows and any(each.keyed is not None for each in self.stages):
+        if self.follows and any(each.keyed is not None or each.is_frame for each in self.stages):
             raise Invalid(
-                f"pipeline {self.name!r}: what a stage with a key makes is of many objects; leave follows out"
+                f"pipeline {self.name!r}: what a stage with a key or of a DataFrame makes is of many objects; leave "
+                "follows out"
             )
 
     @property
@@ -109,4 +111,6 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 
         if isinstance(self.source, FromTable) or any(isinstance(each, ToTable) for each in self.outputs):
             raise Invalid(f"pipeline {self.name!r} reads or writes a table, which needs Spark; start it there")
+        if any(each.is_frame for each in self.stages):
+            raise Invalid(f"pipeline {self.name!r} has a stage of a DataFrame, which needs Spark; start it there")
         return handler(self.name, self.source, self.chain, self.outputs, bucket)

@@ -24,7 +24,8 @@ from bucketmq.queue.settings import check_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Kind = Literal["arrow", "pandas"]
+Kind = Literal["arrow", "pandas", "frame"]
+"""What a function is given: a RecordBatch of Arrow, a DataFrame of pandas, or a DataFrame of Spark."""
 
 ROWS_MAX = 10_000
 """Rows that a stage is given at a time, unless it says otherwise."""
@@ -65,7 +66,9 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         if bool(self.gives) == bool(self.adds):
             raise Invalid(f"stage {self.name!r} needs gives= (it reshapes) or adds= (other columns go on), not both")
         if self.kind not in get_args(Kind):
-            raise Invalid(f"stage {self.name!r}: kind must be arrow or pandas, not {self.kind!r}")
+            raise Invalid(f"stage {self.name!r}: kind must be arrow, pandas or frame, not {self.kind!r}")
+        if self.is_frame and (self.adds or self.uses or self.reads or self.makes or self.keyed):
+            raise Invalid(f"stage {self.name!r} works on a DataFrame of Spark: it has takes= and gives= alone")
         if not callable(self.function):
             raise Invalid(f"stage {self.name!r} needs a function, not {self.function!r}")
         if self.rows_max < 1:
@@ -74,6 +77,11 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
             self.keyed.check(self.name, self.takes)
         if self.later_max < 0:
             raise Invalid(f"stage {self.name!r}: later_max must be 0 or more, not {self.later_max}")
+
+    @property
+    def is_frame(self) -> bool:
+        """Whether its function is for a DataFrame of Spark, which nothing but Spark can run."""
+        return self.kind == "frame"
 
     def __reduce__(self) -> Any:
         """By its name where it is the attribute of a module; otherwise its parts, the function among them."""
@@ -138,6 +146,9 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     def result(self, batch: pa.RecordBatch) -> Result:
         """What became of each row."""
         import pyarrow as pa
+
+        if self.is_frame:
+            raise Invalid(f"stage {self.name!r} works on a DataFrame of Spark; start its pipeline there")
 
         if not batch.num_rows:
             return Result(pa.RecordBatch.from_pylist([], schema=self._after(batch.schema)), ())
@@ -256,6 +267,9 @@ def stage(
     `uses` is a class or function without arguments that makes something the function needs (a model, a client): it is
     called once in a process, and what it makes is handed to the function as its second argument. Or a dict of several,
     by the names of the function's parameters.
+
+    With `kind="frame"` it is given and returns a `DataFrame` of Spark, with the rows of one micro-batch: for joins, SQL
+    and whatever Spark itself does best. It runs on the driver, describes what the executors do, and needs `gives`.
 
     In place of columns there may be a model: a `msgspec.Struct`, a dataclass or a pydantic model. The function is then
     given, or returns, a list of these; a row that does not fit fails, with the path of the field.

@@ -24,9 +24,9 @@ from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import with_own_body
 from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ToQueue, ddl_of, is_following
 from bucketmq.pipeline.intake import Bucket, intake_of
-from bucketmq.pipeline.keyed import Memory, Registers
 from bucketmq.pipeline.lineage import is_current
 from bucketmq.pipeline.objects import check_keys
+from bucketmq.pipeline.registers import Memory, Registers
 from bucketmq.pipeline.resources import of_process
 from bucketmq.pipeline.shape import CheckKeys
 from bucketmq.pipeline.states import State

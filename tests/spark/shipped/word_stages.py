@@ -136,3 +136,9 @@ def split_lines(batch: pa.RecordBatch) -> pa.RecordBatch:
         for number, line in enumerate(row["content"].splitlines())
     ]
     return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(f"{EVENT}, line int, text string"))
+
+
+@stage(takes="text string, words int", gives="text string, posts bigint", kind="frame")
+def by_text(rows: Any) -> Any:
+    """Spark's own work between two stages."""
+    return rows.where("words > 0").groupBy("text").count().withColumnRenamed("count", "posts")

@@ -47,16 +47,20 @@ class Flow:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches of one task."""
+        self._settle_in()
+        intake = intake_of(self._pipeline.source, self._bucket, follows=self._pipeline.follows)
+        for raw in batches:
+            for taken in intake.take(raw):
+                yield from self._run(raw, taken)
+
+    def _settle_in(self) -> None:
+        """To be done when a task begins."""
         from bucketmq.spark.worker import close_at_the_end, settle_in
 
         settle_in()
         if any(stage.uses for stage in self._chain.stages):
             close_at_the_end()
         self._open_others()
-        intake = intake_of(self._pipeline.source, self._bucket, follows=self._pipeline.follows)
-        for raw in batches:
-            for taken in intake.take(raw):
-                yield from self._run(raw, taken)
 
     def _bucket(self) -> Bucket:
         from bucketmq.spark.opened import opened

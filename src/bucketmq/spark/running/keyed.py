@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +21,8 @@ from bucketmq.pipeline.dead import DEAD, fallen_message, fallen_row, read
 from bucketmq.pipeline.ends import FromTable
 from bucketmq.pipeline.fitting import empty, joined
 from bucketmq.pipeline.intake import Taken, causes_of
-from bucketmq.pipeline.keyed import groups_of, packed, unpacked
+from bucketmq.pipeline.keyed import packed, unpacked
+from bucketmq.pipeline.registers import groups_of
 from bucketmq.pipeline.shape import CAUSE
 from bucketmq.pipeline.stages import Stage
 from bucketmq.procedures.objects.metadata import Cause
@@ -66,8 +67,9 @@ def by_key(pipeline: Pipeline, place: Place, rows: DataFrame) -> DataFrame:
     return came.mapInArrow(after, after.gives)
 
 
-def _keyed_place(stages: tuple[Stage, ...]) -> int:
-    return next(place for place, stage in enumerate(stages) if stage.keyed is not None)
+def divide(stages: tuple[Stage, ...]) -> int:
+    """The place of the stage that divides a pipeline: it has a key, or works on a DataFrame."""
+    return next(place for place, stage in enumerate(stages) if stage.keyed is not None or stage.is_frame)
 
 
 class Before(Flow):
@@ -75,7 +77,7 @@ class Before(Flow):
 
     def __init__(self, pipeline: Pipeline, place: Place) -> None:
         super().__init__(pipeline, place)
-        at = _keyed_place(self._chain.stages)
+        at = divide(self._chain.stages)
         self.stage = self._chain.stages[at]
         self._chain = Chain(self._chain.stages[:at])
         self.gives = PACKED
@@ -209,13 +211,10 @@ class After(Flow):
 
     def __init__(self, pipeline: Pipeline, place: Place) -> None:
         super().__init__(pipeline, place)
-        self._chain = Chain(self._chain.stages[_keyed_place(self._chain.stages) + 1 :])
+        self._chain = Chain(self._chain.stages[divide(self._chain.stages) + 1 :])
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from bucketmq.spark.worker import settle_in
-
-        settle_in()
-        self._open_others()
+        self._settle_in()
         for batch in batches:
             dead = batch.column(DEAD).drop_null().to_pylist()
             if dead:
@@ -229,13 +228,16 @@ class After(Flow):
             return
         parts = [unpacked(each["_rows"]) for each in packs]
         causes = [each[CAUSE] for each, part in zip(packs, parts, strict=True) for _ in range(part.num_rows)]
-        rows = joined(parts)
+        yield from self.ran(joined(parts), causes)
+
+    def ran(self, rows: pa.RecordBatch, causes: Sequence[str | None]) -> Iterator[pa.RecordBatch]:
+        """What comes of rows that are no messages any more, with what events led to each."""
         ran = self._chain.run(rows)
         for passed in ran.passed:
             of = passed.of if passed.of is not None else passed.rows
             known = [causes[row] for row in of] if len(of) == passed.batch.num_rows else [None] * passed.batch.num_rows
             yield self._beside(passed.batch, known)
-        lost = [*ran.failed, *(each.failed("rows made of state cannot come back") for each in ran.put_off)]
+        lost = [*ran.failed, *(each.failed("rows made of many cannot come back") for each in ran.put_off)]
         if lost:
             name = self._pipeline.name
             yield self._dead([fallen_row(rows, name, each, f"row-{uuid.uuid4().hex}") for each in lost])

@@ -14,6 +14,7 @@ from bucketmq.pipeline.ends import FromTable, ToTable
 from bucketmq.procedures.queues import EVENTS
 from bucketmq.spark.options import COLUMNS, FORMAT, SOURCE_OPTIONS, STORE_OPTIONS, place_of, targets_option
 from bucketmq.spark.running.flow import Flow
+from bucketmq.spark.running.frames import BeforeFrame, Framed
 from bucketmq.spark.running.progress import DEAD_LETTERS, OBSERVED
 from bucketmq.spark.source import register
 from bucketmq.spark.write.table import BatchWriter
@@ -54,7 +55,7 @@ def start(
     made = _flowed(pipeline, place, rows)
     comes_back = get_json_object(col(DEAD), "$.back").isNotNull()
     failed = count_if(col(DEAD).isNotNull() & ~comes_back).alias(DEAD_LETTERS)
-    writer = _written(pipeline, url, made.observe(OBSERVED, failed), checkpoint, of_store)
+    writer = _written(pipeline, place, made.observe(OBSERVED, failed), checkpoint, of_store)
     writer = writer.queryName(pipeline.name).option("checkpointLocation", checkpoint)
     seconds = f"{int(trigger_seconds * 1000)} milliseconds"
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=seconds)
@@ -67,8 +68,12 @@ def _flowed(pipeline: Pipeline, place: Place, rows: DataFrame) -> DataFrame:
         from bucketmq.spark.running.keyed import by_key
 
         return by_key(pipeline, place, rows)
-    flow = Flow(pipeline, place)
+    flow = BeforeFrame(pipeline, place) if _has_frame(pipeline) else Flow(pipeline, place)
     return rows.mapInArrow(flow, flow.gives)
+
+
+def _has_frame(pipeline: Pipeline) -> bool:
+    return any(each.is_frame for each in pipeline.stages)
 
 
 def _divided(options: Mapping[str, str], *, table: bool) -> tuple[dict[str, str], dict[str, str]]:
@@ -95,12 +100,14 @@ def _read(pipeline: Pipeline, url: str, spark: SparkSession, options: dict[str, 
 
 
 def _written(
-    pipeline: Pipeline, url: str, rows: DataFrame, checkpoint: str, of_store: dict[str, str]
+    pipeline: Pipeline, place: Place, rows: DataFrame, checkpoint: str, of_store: dict[str, str]
 ) -> DataStreamWriter:
     """One sink for all that is ours. Where Spark writes tables, both are given each batch, the tables first."""
     tables = {place: each for place, each in enumerate(pipeline.outputs) if isinstance(each, ToTable)}
     ends = targets_option(pipeline.name, pipeline.outputs)
-    common = {"path": url, "deadLetters": pipeline.dead_letters, "targets": ends, **of_store}
+    common = {"path": place.url, "deadLetters": pipeline.dead_letters, "targets": ends, **of_store}
+    if _has_frame(pipeline):
+        return rows.writeStream.foreachBatch(Framed(pipeline, place, BatchWriter(tables, common, checkpoint)))
     if tables:
         return rows.writeStream.foreachBatch(BatchWriter(tables, common, checkpoint))
     return rows.writeStream.format(FORMAT).options(**common)

@@ -89,6 +89,7 @@ class LatentStore:
         self.local = local
         self.lists_in_order = lists_in_order
         self.renames = inner.renames
+        self.copies = inner.copies
         self.exact_versions = inner.exact_versions
         self._latency = latency
         self._random = random.Random(seed)
@@ -146,6 +147,15 @@ class LatentStore:
     def rename(self, key: str, target: str, version: Version) -> Removed | Refused | Unknown:
         rest = self._half(self._latency.write)
         reply = self.inner.rename(key, target, version)
+        _pass(rest)
+        self._count_write(b"", reply)
+        return reply
+
+    def copy(
+        self, key: str, target: str, version: Version, attributes: Attributes = PLAIN
+    ) -> Written | Refused | Unknown:
+        rest = self._half(self._latency.write)
+        reply = self.inner.copy(key, target, version, attributes)
         _pass(rest)
         self._count_write(b"", reply)
         return reply

@@ -278,6 +278,7 @@ class Bucket(BucketFacade):
     look = awaiting(BucketApi.look)
     delete = awaiting(BucketApi.delete)
     delete_many = awaiting(BucketApi.delete_many)
+    copy = awaiting(BucketApi.copy)
     move = awaiting(BucketApi.move)
     move_many = awaiting(BucketApi.move_many)
     report = awaiting(BucketApi.report)

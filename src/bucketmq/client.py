@@ -237,6 +237,7 @@ class Bucket(BucketFacade):
     look = blocking(BucketApi.look)
     delete = blocking(BucketApi.delete)
     delete_many = blocking(BucketApi.delete_many)
+    copy = blocking(BucketApi.copy)
     move = blocking(BucketApi.move)
     move_many = blocking(BucketApi.move_many)
     report = blocking(BucketApi.report)

@@ -14,11 +14,12 @@ from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
 from budget.stores import PREFIX, RemoteStore
 
-KINDS = ("get", "look", "create", "replace", "delete", "remove", "rename", "list")
+KINDS = ("get", "look", "create", "replace", "delete", "remove", "rename", "copy", "list")
 
 
 class CopyingStore(RemoteStore):
     renames = False
+    copies = False
 
 
 def warm(store: MemoryStore) -> Bucket:

@@ -11,6 +11,7 @@ from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent, event_id, time_text
 from bucketmq.procedures.objects.batches import Failed, Stored
 from bucketmq.procedures.objects.content import decode_content, encode_content, encode_put
+from bucketmq.procedures.objects.copy import copy
 from bucketmq.procedures.objects.keys import check_object_key, full_key
 from bucketmq.procedures.objects.move import Move, move, move_many
 from bucketmq.procedures.objects.put import Put, put, put_many
@@ -113,6 +114,16 @@ class ObjectsApi(Opening):
         """
         wanted = [Delete(each) if isinstance(each, str) else _is(Delete, each) for each in _several(keys, "keys")]
         return (yield from remove_many((yield from self.open()), wanted))
+
+    def copy(self, key: str, target: str, *, if_version: str | None = None, replace: bool = False) -> Procedure[Stored]:
+        """Copy an object to another key and report it; content type and metadata come along. Never destroys another
+        object at the target unless `replace`.
+
+        Inside the store where it can (a folder), of any size; elsewhere the object is read and written. One HEAD (or
+        GET), three PUTs and one DELETE.
+        """
+        bucket = yield from self.open()
+        return (yield from copy(bucket, key, target, if_version=if_version, replace=replace))
 
     def report(self, events: Sequence[ObjectEvent]) -> Procedure[int]:
         """Make events durable, wherever they come from; returns how many. One PUT."""

@@ -72,6 +72,7 @@ class Opening:
         local: bool,
         probe_first: bool,
         renames: bool = False,
+        copies: bool = False,
         exact_versions: bool = False,
         lent: Lent = NOTHING_LENT,
         where: str = "",
@@ -82,6 +83,7 @@ class Opening:
         self.keeper = Keeper()
         self.lent = lent
         self._renames = renames
+        self._copies = copies
         self._exact_versions = exact_versions
         self._lists_in_order = lists_in_order
         self._local = local
@@ -97,6 +99,7 @@ class Opening:
             local=store.local,
             probe_first=probe,
             renames=store.renames,
+            copies=store.copies,
             exact_versions=store.exact_versions,
             lent=lent,
             where=where or repr(store),
@@ -116,6 +119,7 @@ class Opening:
             lists_in_order=self._lists_in_order,
             local=self._local,
             renames=self._renames,
+            copies=self._copies,
             exact_versions=self._exact_versions,
         )
         bucket.unsettled = self.keeper.unsettled

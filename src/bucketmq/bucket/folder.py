@@ -113,6 +113,10 @@ _GETXATTR: Callable[[int, str], bytes] | None = getattr(os, "getxattr", None)
 _SETXATTR: Callable[[int, str, bytes], None] | None = getattr(os, "setxattr", None)
 _NO_XATTRS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
+_COPY_RANGE: Callable[[int, int, int], int] | None = getattr(os, "copy_file_range", None)  # on Linux only
+_COPY_BYTES = 1 << 30
+_READ_BYTES = 1 << 20
+
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: a pipe must not hang us
 _OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -130,6 +134,7 @@ class FolderStore:
     lists_in_order = False
     local = True
     renames = False  # a link and an unlink are two steps
+    copies = True
     exact_versions = True
 
     def __init__(self, root: str | os.PathLike[str], *, lock_wait_seconds: float = LOCK_WAIT_SECONDS) -> None:
@@ -160,7 +165,7 @@ class FolderStore:
     def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
         parents, name = _split(key)
         extra = _extra(name, attributes)
-        return self._do("create", key, lambda: self._create(parents, name, key, body, extra=extra))
+        return self._do("create", key, lambda: self._create(parents, name, key, _writing(body), extra=extra))
 
     def replace(
         self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN
@@ -226,6 +231,33 @@ class FolderStore:
         _split(target)
         raise Unsupported(f"a folder cannot rename {key!r} in one step; create {target!r}, then remove {key!r}")
 
+    def copy(
+        self, key: str, target: str, version: Version, attributes: Attributes = PLAIN
+    ) -> Written | Refused | Unknown:
+        """By the kernel, which shares the blocks where the file system can. A hard link will not do: time, version and
+        attributes belong to the file, not to its name."""
+        source, source_name = _split(key)
+        parents, name = _split(target)
+        extra = _extra(name, attributes)
+
+        def copy() -> Written | Refused | Unknown:
+            directory = self._find(source)
+            if directory is None:
+                return Refused()
+            try:
+                fd = os.open(source_name, _OPEN_READ, dir_fd=directory.fd)
+            except FileNotFoundError:
+                return Refused()
+            try:
+                found = os.fstat(fd)
+                if not _check_plain(found, key) or _version(found) != version:
+                    return Refused()
+                return self._create(parents, name, target, lambda to: _copy_all(fd, to, found, key), extra=extra)
+            finally:
+                os.close(fd)
+
+        return self._do("copy", key, copy)
+
     def list(self, prefix: str, *, after: str, limit: int) -> Page:
         check_listing(prefix, after, limit)
         parents = tuple(prefix.split("/")[:-1])
@@ -271,13 +303,13 @@ class FolderStore:
         )
 
     def _create(
-        self, parents: tuple[str, ...], name: str, key: str, body: bytes, *, extra: bytes | None
+        self, parents: tuple[str, ...], name: str, key: str, fill: Callable[[int], None], *, extra: bytes | None
     ) -> Written | Refused | Unknown:
         found = self._find(parents)
         if found is not None and _regular(found.fd, name, key) is not None:
             return Refused()
         tmp = self._workshop()
-        with self._temporary(tmp, body, extra, secret=is_secret(key)) as (temporary, fd):
+        with self._temporary(tmp, fill, extra, secret=is_secret(key)) as (temporary, fd):
             written = os.fstat(fd)
             for attempt in range(1, _MADE_MAX + 1):
                 try:
@@ -299,7 +331,7 @@ class FolderStore:
         self, directory: _Directory, name: str, key: str, body: bytes, version: Version, *, extra: bytes | None
     ) -> Written | Refused | Unknown:
         tmp = self._workshop()
-        with self._temporary(tmp, body, extra, secret=is_secret(key)) as (temporary, fd), self._locked(key):
+        with self._temporary(tmp, _writing(body), extra, secret=is_secret(key)) as (temporary, fd), self._locked(key):
             found = _regular(directory.fd, name, key)
             if found is None or _version(found) != version:
                 return Refused()
@@ -309,13 +341,13 @@ class FolderStore:
 
     @contextlib.contextmanager
     def _temporary(
-        self, tmp: _Directory, body: bytes, extra: bytes | None = None, *, secret: bool = False
+        self, tmp: _Directory, fill: Callable[[int], None], extra: bytes | None = None, *, secret: bool = False
     ) -> Iterator[tuple[str, int]]:
-        """A new file, forced to disk and stamped with the time; its temporary name is removed afterwards."""
+        """A new file, filled, forced to disk and stamped with the time; its temporary name is removed afterwards."""
         name = f"{os.getpid()}-{self._token}-{next(self._numbers)}"
         fd = os.open(name, _OPEN_NEW, 0o600 if secret else 0o666, dir_fd=tmp.fd)
         try:
-            _write(fd, body)
+            fill(fd)
             stamp = _microsecond()
             os.utime(fd, ns=(stamp, stamp))
             if extra is None:
@@ -442,7 +474,7 @@ class FolderStore:
         return tmp
 
     def _prove(self, tmp: _Directory) -> None:
-        with self._temporary(tmp, b"") as (name, fd):
+        with self._temporary(tmp, _writing(b"")) as (name, fd):
             stamp = time.time_ns() // 10**9 * 10**9 + 123_456_700
             os.utime(fd, ns=(stamp, stamp))
             if os.fstat(fd).st_mtime_ns != stamp:
@@ -615,6 +647,35 @@ def _guess(ending: str) -> Attributes:
 
 
 _KINDS = mimetypes.MimeTypes()
+
+
+def _writing(body: bytes) -> Callable[[int], None]:
+    return lambda fd: _write(fd, body)
+
+
+def _copy_all(fd: int, to: int, found: os.stat_result, key: str) -> None:
+    """Copy an open file, as it was found, into an empty one."""
+    done = 0
+    while done < found.st_size:
+        count = _copy_some(fd, to, min(_COPY_BYTES, found.st_size - done))
+        if not count:
+            break
+        done += count
+    if done != found.st_size or _version(os.fstat(fd)) != _version(found):
+        raise Unavailable(f"the file of {key!r} changed while it was copied; keep other programs from changing it")
+
+
+def _copy_some(fd: int, to: int, size: int) -> int:
+    """Copy so many bytes at most, from where both files are; how many it were."""
+    if _COPY_RANGE is not None:
+        try:
+            return _COPY_RANGE(fd, to, size)
+        except OSError as error:
+            if error.errno not in (*_NO_XATTRS, errno.EXDEV, errno.EINVAL):
+                raise
+    body = os.read(fd, min(size, _READ_BYTES))
+    _write(to, body)
+    return len(body)
 
 
 def _write(fd: int, body: bytes) -> None:

@@ -36,6 +36,7 @@ class MemoryStore:
     lists_in_order = True
     local = True
     renames = True
+    copies = True
     exact_versions = True
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -95,6 +96,16 @@ class MemoryStore:
             insort(self._keys, target)
             self._put(target, moved.body, moved.attributes)
             return Removed()
+
+    def copy(self, key: str, target: str, version: Version, attributes: Attributes = PLAIN) -> Written | Refused:
+        check_key(key)
+        check_key(target)
+        check_attributes(attributes)
+        with self._lock:
+            if target in self._objects or not self._is_at(key, version):
+                return Refused()
+            insort(self._keys, target)
+            return self._put(target, self._objects[key].body, attributes)
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page:
         check_listing(prefix, after, limit)

@@ -92,6 +92,7 @@ class ObjectStore:
     """
 
     local = False
+    copies = False  # decision 0034: obstore copies neither under a condition nor with other attributes
 
     def __init__(
         self,
@@ -212,6 +213,15 @@ class ObjectStore:
         except (BaseError, OSError, ValueError) as error:
             return self._not_done(f"rename {key!r} to {target!r}", error)
         return Removed()
+
+    def copy(
+        self, key: str, target: str, version: Version, attributes: Attributes = PLAIN
+    ) -> Written | Refused | Unknown:
+        self._check(key)
+        self._check(target)
+        raise Unsupported(
+            f"{self._place} cannot copy {key!r} to {target!r} under a condition; read it, then create {target!r}"
+        )
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page:
         self._check_process()

@@ -1,6 +1,7 @@
 """The store port: verbs on keys, and the values they answer with.
 
-Queues live by five of them: `get create replace delete list`. Users' own objects need three more, `look remove rename`.
+Queues live by five of them: `get create replace delete list`. Users' own objects need four more, `look remove rename
+copy`.
 
 This is all the rest of the project knows about object storage. A store is a place where whole objects are written and
 read by key; it is not a file system. There are no partial writes, no appends, no locks.
@@ -32,6 +33,9 @@ The contract, each line a test in `bucketmq.testing.contract`:
 16. `rename`, where `renames` is true, moves the state that `version` marks to a key that has no object, in one step.
 17. Every failure that is not one of the answers above is a `BucketMQError`: `Unavailable` when trying again may help,
     `Denied`, `NotFound` (the bucket itself), `Unsupported`.
+18. `copy`, where `copies` is true, gives a key that has no object the bytes of the state that `version` marks, of any
+    size, with attributes of its own. The bytes do not go through this process, and all of them are there when it is
+    `Written`.
 
 `etag`, `generation`, HTTP statuses and file names are words for adapters; they do not leave this package.
 """
@@ -142,6 +146,9 @@ class Store(Protocol):
     renames: bool
     """Contract 16: whether `rename` may be called."""
 
+    copies: bool
+    """Contract 18: whether `copy` may be called."""
+
     exact_versions: bool
     """Whether no two writes of one key ever get the same version, not even of the same bytes."""
 
@@ -160,6 +167,10 @@ class Store(Protocol):
     def remove(self, key: str, version: Version) -> Removed | Refused | Unknown: ...
 
     def rename(self, key: str, target: str, version: Version) -> Removed | Refused | Unknown: ...
+
+    def copy(
+        self, key: str, target: str, version: Version, attributes: Attributes = PLAIN
+    ) -> Written | Refused | Unknown: ...
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page: ...
 

@@ -18,6 +18,7 @@ from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.procedures.requests import (
     Call,
     Chance,
+    Copy,
     Create,
     Crew,
     Delete,
@@ -144,7 +145,7 @@ class Asynchronous:
 
     async def _do(self, request: Request, caller: _Caller | None) -> Any:
         match request:
-            case Get() | Create() | Replace() | Delete() | List() | Look() | Remove() | Rename():
+            case Get() | Create() | Replace() | Delete() | List() | Look() | Remove() | Rename() | Copy():
                 return await self._on_thread(request)
             case Now():
                 return self.hands.clock.now()

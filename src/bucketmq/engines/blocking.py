@@ -16,6 +16,7 @@ from bucketmq.errors import BucketMQError
 from bucketmq.procedures.requests import (
     Call,
     Chance,
+    Copy,
     Create,
     Delete,
     Get,
@@ -73,7 +74,7 @@ class Blocking:
 
     def _do(self, request: Request) -> Any:
         match request:
-            case Get() | Create() | Replace() | Delete() | List() | Look() | Remove() | Rename():
+            case Get() | Create() | Replace() | Delete() | List() | Look() | Remove() | Rename() | Copy():
                 return self.hands.perform(request)
             case Now():
                 return self.hands.clock.now()

@@ -11,7 +11,7 @@ from collections import Counter
 import msgspec
 
 from bucketmq.bucket.port import Missing, Object, Refused, Unknown
-from bucketmq.procedures.requests import Create, Delete, Get, List, Look, Remove, Rename, Replace, StoreRequest
+from bucketmq.procedures.requests import Copy, Create, Delete, Get, List, Look, Remove, Rename, Replace, StoreRequest
 from bucketmq.values import Value
 
 NAMES: dict[type[StoreRequest], str] = {
@@ -23,6 +23,7 @@ NAMES: dict[type[StoreRequest], str] = {
     Look: "look",
     Remove: "remove",
     Rename: "rename",
+    Copy: "copy",
 }
 
 
@@ -37,6 +38,7 @@ class Requests(Value, msgspec.Struct, frozen=True):
     look: int = 0
     remove: int = 0
     rename: int = 0
+    copy: int = 0
     missing: int = 0
     refused: int = 0
     """Writes that the store refused."""
@@ -49,8 +51,8 @@ class Requests(Value, msgspec.Struct, frozen=True):
 
     @property
     def writes(self) -> int:
-        """Creates, replaces and renames: what providers bill as a write."""
-        return self.create + self.replace + self.rename
+        """Creates, replaces, renames and copies: what providers bill as a write."""
+        return self.create + self.replace + self.rename + self.copy
 
     @property
     def reads(self) -> int:

@@ -19,6 +19,7 @@ from bucketmq.errors import BucketMQError, Invalid, Unsupported
 from bucketmq.procedures.observers import Observers
 from bucketmq.procedures.requests import (
     Answer,
+    Copy,
     Create,
     Delete,
     Get,
@@ -138,6 +139,8 @@ class Hands:
                 return self.store.remove(key, version)
             case Rename(key, target, version):
                 return self.store.rename(key, target, version)
+            case Copy(key, target, version, attributes):
+                return self.store.copy(key, target, version, attributes)
             case _:
                 assert_never(request)
 

@@ -136,6 +136,7 @@ class OpenBucket:
         lists_in_order: bool,
         local: bool,
         renames: bool = False,
+        copies: bool = False,
         exact_versions: bool = False,
     ) -> None:
         self.prefix = prefix
@@ -143,6 +144,7 @@ class OpenBucket:
         self.lists_in_order = lists_in_order
         self.local = local
         self.renames = renames
+        self.copies = copies
         self.exact_versions = exact_versions
         self.queues: dict[str, OpenQueue] = {}
         self.tables: dict[Any, Any] = {}

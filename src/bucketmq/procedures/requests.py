@@ -6,7 +6,7 @@ procedure runs blocking, under asyncio, and in the simulator.
 
 | request | reply |
 |---|---|
-| `Get Create Replace Delete List Look Remove Rename` | the store port's answer; its errors are raised |
+| `Get Create Replace Delete List Look Remove Rename Copy` | the store port's answer; its errors are raised |
 | `Together(requests)` | a list of replies in the same order; a failed request's error stands in its place |
 | `Now()` | seconds since 1970 on the store's clock |
 | `NewId()` | a name nobody else has |
@@ -94,7 +94,14 @@ class Rename(Asking[Removed | Refused | Unknown], frozen=True):
     version: Version
 
 
-StoreRequest = Get | Create | Replace | Delete | List | Look | Remove | Rename
+class Copy(Asking[Written | Refused | Unknown], frozen=True):
+    key: str
+    target: str
+    version: Version
+    attributes: Attributes = PLAIN
+
+
+StoreRequest = Get | Create | Replace | Delete | List | Look | Remove | Rename | Copy
 
 
 class Post(Asking["Answer | NoAnswer"], frozen=True):

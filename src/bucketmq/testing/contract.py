@@ -23,6 +23,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -479,6 +480,8 @@ class StoreContract:
             lambda: store.remove(key, version),
             lambda: store.rename(key, "target", version),
             lambda: store.rename("key", key, version),
+            lambda: store.copy(key, "target", version),
+            lambda: store.copy("key", key, version),
         ]
         for verb in verbs:
             with pytest.raises(Invalid):
@@ -657,6 +660,50 @@ class StoreContract:
         assert names(store, f"{base}/") == [taken, target]
         assert read(store, target).body == b"two"
         assert has(store, target, Attributes("text/x-odd", {"name": "value"}))
+
+    # 18: copy
+
+    def test_copy_gives_a_free_key_the_bytes_of_one_state_and_attributes_of_its_own(
+        self, store: Store, base: str
+    ) -> None:
+        """Contract 18."""
+        key, target, taken = f"{base}/key", f"{base}/target/+ %", f"{base}/taken"
+        stale = created(store, key, b"one")
+        own = Attributes("text/x-odd", {"name": "value"})
+        if not store.copies:
+            with pytest.raises(Unsupported):
+                store.copy(key, target, stale, own)
+            return
+        body = b"two" * 1_000_000
+        written = store.replace(key, body, stale)
+        assert isinstance(written, Written)
+        created(store, taken, b"taken")
+        assert store.copy(key, target, stale, own) == Refused()
+        assert store.copy(key, taken, written.version, own) == Refused()
+        assert store.copy(f"{base}/missing", target, written.version, own) == Refused()
+        assert names(store, f"{base}/") == [key, taken]
+        copied = store.copy(key, target, written.version, own)
+        assert isinstance(copied, Written)
+        assert names(store, f"{base}/") == [key, taken, target]
+        assert (read(store, target).body, read(store, target).version) == (body, copied.version)
+        assert has(store, target, own)
+        assert read(store, key).version == written.version
+        # They are two objects: what becomes of one is nothing to the other.
+        assert isinstance(store.replace(key, b"three", written.version), Written)
+        assert read(store, target).body == body
+        assert isinstance(store.remove(target, copied.version), Removed)
+        assert read(store, key).body == b"three"
+
+    def test_of_many_copies_to_one_key_one_is_written(self, store: Store, base: str) -> None:
+        """Contract 18."""
+        if not store.copies:
+            pytest.skip("this store does not copy")
+        versions = {f"{base}/{n}": created(store, f"{base}/{n}", f"{n}".encode()) for n in range(8)}
+        target = f"{base}/target"
+        answers = at_once([partial(store.copy, key, target, version) for key, version in versions.items()])
+        won = [key for key, answer in zip(versions, answers, strict=True) if isinstance(answer, Written)]
+        assert len(won) == 1
+        assert read(store, target).body == won[0].rpartition("/")[2].encode()
 
 
 def created(store: Store, key: str, body: bytes) -> Version:

@@ -268,6 +268,7 @@ class CopyingStore(Gate):
 
     local = False
     renames = False
+    copies = False
 
 
 def billed(requests: Requests) -> int:

@@ -25,13 +25,14 @@ from bucketmq.errors import Unavailable
 from bucketmq.events.event import ObjectEvent
 from bucketmq.events.window import Window
 from bucketmq.notify.lazy import LazyPoster
-from bucketmq.procedures.requests import Create, Pause, Remove, Rename, Replace, Request, StoreRequest
+from bucketmq.procedures.requests import Copy, Create, Pause, Remove, Rename, Replace, Request, StoreRequest
 from procedures.awaited import Awaited, Loop
 
 PREFIX = "app"
 
-STORES = ["renaming", "copying", "hashing", "folder"]
-"""A store that renames in one step; one that does not; one whose versions are content hashes, as S3's are; a folder."""
+STORES = ["renaming", "copying", "hashing", "folder", "cloning"]
+"""A store that renames in one step; one that does not; one whose versions are content hashes, as S3's are; a folder;
+one that copies by itself, as a folder does."""
 
 
 class Time:
@@ -64,8 +65,12 @@ class Time:
         pass
 
 
-class CopyingStore(MemoryStore):
+class CloningStore(MemoryStore):
     renames = False
+
+
+class CopyingStore(CloningStore):
+    copies = False
 
 
 class HashingStore(CopyingStore):
@@ -84,7 +89,7 @@ class Killed(BaseException):
     """The process is dead: nothing it does from here on reaches the store."""
 
 
-WRITES = (Create, Replace, Remove, Rename)
+WRITES = (Create, Replace, Remove, Rename, Copy)
 FAULTS = ["landed", "lost", "refused", "landed and refused", "unavailable", "unavailable for long"]
 DEATHS = ["dies before", "dies after"]
 
@@ -158,7 +163,12 @@ class World:
             assert folder is not None
             self.store: Any = FolderStore(folder)
         else:
-            kinds = {"renaming": MemoryStore, "copying": CopyingStore, "hashing": HashingStore}
+            kinds = {
+                "renaming": MemoryStore,
+                "copying": CopyingStore,
+                "hashing": HashingStore,
+                "cloning": CloningStore,
+            }
             self.store = kinds[kind](self.time.now)
         self._buckets: list[Any] = []
         self._loops: list[Loop] = []

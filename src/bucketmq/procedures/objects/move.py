@@ -40,6 +40,7 @@ from bucketmq.procedures.objects.batches import (
     in_turn,
     only,
 )
+from bucketmq.procedures.objects.copy import create_from, source_of, with_body
 from bucketmq.procedures.objects.keys import check_object_key, full_key
 from bucketmq.procedures.objects.metadata import (
     FROM,
@@ -57,11 +58,11 @@ from bucketmq.procedures.objects.put import landed_at
 from bucketmq.procedures.objects.remove import remove_state
 from bucketmq.procedures.objects.report import report
 from bucketmq.procedures.opened import OpenBucket
-from bucketmq.procedures.requests import Create, NewId, Now, Procedure, Rename, Replace
+from bucketmq.procedures.requests import NewId, Now, Procedure, Rename, Replace
 from bucketmq.procedures.verbs import Patience, get, list_all, look
 
 MOVES_MAX = 100
-"""Objects that are moved at a time: where the store cannot rename, their bodies are in memory."""
+"""Objects that are moved at a time: where the store can neither rename nor copy, their bodies are in memory."""
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -87,9 +88,11 @@ def move(
 ) -> Procedure[Stored]:
     """Move an object to another key and report one `moved` event. May be repeated after a crash at any point.
 
-    One GET, three PUTs (note, target, event) and two DELETEs; where the store can rename, one request instead of the
-    target and the source. `Contended` if the source is not (or no longer) at `if_version`; `Invalid` if a different
-    object is at the target, unless `replace`; `NotFound` if there is neither a source nor a target that came from it.
+    One GET, three PUTs (note, target, event) and two DELETEs. Where the store copies, a HEAD in place of the GET, and
+    no bytes go through this process; where it renames, one request instead of the target and the source.
+
+    `Contended` if the source is not (or no longer) at `if_version`; `Invalid` if a different object is at the target,
+    unless `replace`; `NotFound` if there is neither a source nor a target that came from it.
     """
     wanted = Move(key, target, if_version, replace, cause)
     _check(wanted)
@@ -99,7 +102,8 @@ def move(
 def move_many(bucket: OpenBucket, moves: Sequence[Move]) -> Procedure[list[Stored | Failed]]:
     """Move objects and report it; what became of each, in the same order. Each as `move` does it.
 
-    One GET, one PUT and one DELETE each; where the store can rename, two looks and a rename. For each batch of 100 two
+    One GET, one PUT and one DELETE each, or a look in place of the GET where the store copies; where it can rename, two
+    looks and a rename. For each batch of 100 two
     PUTs (note, events) and one DELETE.
     """
     for each in moves:
@@ -147,7 +151,7 @@ def _source(bucket: OpenBucket, wanted: Move) -> Procedure[Object | Found | Stor
     if wanted.source is not None:
         return wanted.source
     full = full_key(bucket, wanted.key)
-    found: Object | Found | Missing = yield from (look(full) if _renames(bucket, wanted) else get(full))
+    found: Object | Found | Missing = yield from (look(full) if _renames(bucket, wanted) else source_of(bucket, full))
     if isinstance(found, Missing) or wanted.if_version not in (None, plain_version(found.version)):
         return (yield from _moved_before(bucket, wanted, found))
     return found
@@ -160,7 +164,6 @@ def _act(bucket: OpenBucket, note: Note, source: Object | Found, *, replace: boo
     if note.renames:
         copied: _Copied | None = yield from _rename(full, full_target, source, note, exact=bucket.exact_versions)
     else:
-        assert isinstance(source, Object)
         copied = yield from _copy_and_remove(full, full_target, source, note, replace=replace)
     if copied is None:  # what is at the target stays there; the note sees to it that it is reported
         return Left(Contended(f"{full} was changed while it was moved; a newer event tells of what is there now"))
@@ -258,7 +261,7 @@ def _rename_id(note: Note, version: Version, *, exact: bool) -> str:
 
 
 def _copy_and_remove(
-    full: str, full_target: str, found: Object, note: Note, *, replace: bool
+    full: str, full_target: str, found: Object | Found, note: Note, *, replace: bool
 ) -> Procedure[_Copied | None]:
     """Make the target, remove the source. None if the source was changed and what is at the target stays there."""
     mark = origin_mark(note.key, found.version)
@@ -302,7 +305,7 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 def _make_target(
-    full: str, full_target: str, source: Object, attributes: Attributes, *, replace: bool
+    full: str, full_target: str, source: Object | Found, attributes: Attributes, *, replace: bool
 ) -> Procedure[_Target]:
     """Make sure the target holds the state of the source, written by us.
 
@@ -333,9 +336,10 @@ def _make_target(
                 raise Contended(f"{full} was moved or changed meanwhile; a newer event tells of what is there now")
         began = yield from Now()
         if isinstance(found, Missing):
-            reply = yield from Create(full_target, source.body, attributes)
+            reply = yield from create_from(full, full_target, source, attributes)
         else:
             fresh = False
+            source = yield from with_body(full, source)
             reply = yield from Replace(full_target, source.body, found.version, attributes)
         if isinstance(reply, Written):
             landed = yield from landed_at(full_target, attributes, reply, began)

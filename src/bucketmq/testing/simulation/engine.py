@@ -15,6 +15,7 @@ from bucketmq.engines.clock import StoreClock
 from bucketmq.procedures.requests import (
     Call,
     Chance,
+    Copy,
     Create,
     Delete,
     Get,
@@ -36,7 +37,7 @@ from bucketmq.procedures.requests import (
 from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.world import World
 
-_STORE = frozenset({Get, Create, Replace, Delete, List, Look, Remove, Rename})
+_STORE = frozenset({Get, Create, Replace, Delete, List, Look, Remove, Rename, Copy})
 
 PREEMPTED = 0.05
 """How often a procedure that asks for the time is kept waiting: other threads of its process run in between."""

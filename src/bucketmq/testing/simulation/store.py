@@ -26,7 +26,7 @@ from bucketmq.bucket.port import (
     Written,
 )
 from bucketmq.errors import Unavailable
-from bucketmq.procedures.requests import Create, Delete, Get, List, Look, Remove, Rename, Replace, StoreRequest
+from bucketmq.procedures.requests import Copy, Create, Delete, Get, List, Look, Remove, Rename, Replace, StoreRequest
 from bucketmq.testing.simulation.faults import NONE, Faults
 from bucketmq.testing.simulation.world import World
 
@@ -42,7 +42,8 @@ Deliver = Callable[[Any, BaseException | None], None]
 
 _LANDS = frozenset({"slow", "lost_reply", "late_landing"})
 _READS = Get | Look | List
-_CONDITIONAL = Create | Replace | Remove | Rename
+_CONDITIONAL = Create | Replace | Remove | Rename | Copy
+_MAKES = Create | Rename | Copy
 _NAMES = {
     Get: "get",
     Create: "create",
@@ -52,6 +53,7 @@ _NAMES = {
     Look: "look",
     Remove: "remove",
     Rename: "rename",
+    Copy: "copy",
 }
 
 
@@ -91,7 +93,7 @@ class SimStore:
         self.who = ""
         """Whose request is being done."""
         self.creates_in_flight = 0
-        """Creates and renames that will still land, whether or not their senders live."""
+        """Creates, renames and copies that will still land, whether or not their senders live."""
         self.writes_in_flight = 0
         """Everything that will still change something."""
         self._answer_stamps = answer_stamps
@@ -105,7 +107,7 @@ class SimStore:
         self.requests += 1
         world, fault = self.world, self._draw(request)
         there, back = world.between(*LATENCY_SECONDS), world.between(*LATENCY_SECONDS)
-        if isinstance(request, Create | Rename) and (fault is None or fault in _LANDS):
+        if isinstance(request, _MAKES) and (fault is None or fault in _LANDS):
             self.creates_in_flight += 1
         if (fault is None or fault in _LANDS) and not isinstance(request, _READS):
             self.writes_in_flight += 1
@@ -151,7 +153,7 @@ class SimStore:
     def _arrive(self, who: str, request: StoreRequest, deliver: Deliver | None, back: float) -> None:
         self.who = who
         answer = self.perform(request)
-        if isinstance(request, Create | Rename):
+        if isinstance(request, _MAKES):
             self.creates_in_flight -= 1
         if not isinstance(request, _READS):
             self.writes_in_flight -= 1
@@ -205,6 +207,11 @@ class SimStore:
                 insort(self._keys, target)
                 self._put(target, moved.body, moved.attributes)
                 return Removed()
+            case Copy(key, target, version, attributes):
+                if target in self.objects or not self._is_at(key, version):
+                    return self._refuse()
+                insort(self._keys, target)
+                return self._put(target, self.objects[key].body, attributes)
             case List(prefix, after, limit):
                 return self._list(prefix, after, limit)
 
@@ -264,6 +271,6 @@ def describe(request: StoreRequest) -> str:
         return f"{name} {request.prefix} after {request.after!r}"
     if isinstance(request, Create | Replace):
         return f"{name} {request.key} {request.body[:400].decode(errors='replace').rstrip()}"
-    if isinstance(request, Rename):
+    if isinstance(request, Rename | Copy):
         return f"{name} {request.key} to {request.target}"
     return f"{name} {request.key}"

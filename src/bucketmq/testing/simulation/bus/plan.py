@@ -106,6 +106,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     answer_stamps: bool
     lists_in_order: bool
     renames: bool
+    copies: bool
     range_keys: int
     sweepers: int
     notifiers: int
@@ -228,6 +229,7 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
         "deadline": toss() < 0.5,
         "slow_sets": toss() < 0.4,
         "together": chance.choice((1, 3, 8)),
+        "copies": toss() < 0.4,
     }
     return Plan(seed=seed, own=own, foreign=foreign, **{**drawn, **shape, **kept})
 

@@ -186,6 +186,7 @@ class Run:
             local=False,
             probe_first=False,
             renames=plan.renames,
+            copies=plan.copies,
             exact_versions=not plan.content_versions,
         )
 

@@ -104,6 +104,7 @@ class Actor:
             local=False,
             probe_first=False,
             renames=plan.renames,
+            copies=plan.copies,
             exact_versions=not plan.content_versions,
             lent=Lent(change=_change),
         )

@@ -1,0 +1,118 @@
+"""Copying users' own objects, inside the store where it can, and reporting it.
+
+A copy is a put of its target: noted, conditional, recognised by its write's id, and recovered as one. Where the store
+copies under conditions (`bucket.port`, contract 18) the bytes do not go through this process, whatever their size;
+elsewhere the object is read and written.
+"""
+
+from __future__ import annotations
+
+from bucketmq.bucket.port import Attributes, Found, Missing, Object, Refused, Unknown, Written
+from bucketmq.errors import Contended, Invalid, NotFound
+from bucketmq.events.event import Kind, ObjectEvent, plain_version
+from bucketmq.procedures.objects.batches import Stored, Write, carry_out, only
+from bucketmq.procedures.objects.keys import check_object_key, full_key
+from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause, attributes_of, is_ours
+from bucketmq.procedures.objects.notes import Note, told
+from bucketmq.procedures.objects.put import landed_at
+from bucketmq.procedures.opened import OpenBucket
+from bucketmq.procedures.requests import Copy, Create, NewId, Now, Procedure, Replace
+from bucketmq.procedures.verbs import Patience, get, look
+
+
+def copy(
+    bucket: OpenBucket,
+    key: str,
+    target: str,
+    *,
+    if_version: str | None = None,
+    replace: bool = False,
+    cause: Cause = NO_CAUSE,
+) -> Procedure[Stored]:
+    """Copy an object with its content type and metadata to another key, and report it.
+
+    Where the store copies one HEAD, three PUTs (note, copy, event) and one DELETE; elsewhere a GET in place of the
+    HEAD. `Contended` if the source is not at `if_version`, or is changed meanwhile; `Invalid` if there is an object at
+    the target, unless `replace`, which reads the source; `NotFound` if there is no source.
+    """
+    full = full_key(bucket, check_object_key(key))
+    check_object_key(target)
+    if key == target:
+        raise Invalid(f"{key!r} cannot be copied to itself; name another key")
+    source: Object | Found | Missing = yield from source_of(bucket, full)
+    if isinstance(source, Missing):
+        raise NotFound(f"there is no object {key!r} to copy to {target!r}; it may have been moved or deleted since")
+    if if_version not in (None, plain_version(source.version)):
+        raise Contended(f"{key!r} is not at version {if_version} any more; read it again, and decide by what is there")
+    write = yield from NewId()
+    note = Note(verb="put", key=target, write=write, cause=cause)
+    act = _act(bucket, note, full, source, replace=replace)
+    return only((yield from carry_out(bucket, [Write(note, act)])))
+
+
+def source_of(bucket: OpenBucket, full: str) -> Procedure[Object | Found | Missing]:
+    """What is to be copied: without its body, where the store does not need us for that."""
+    return (yield from (look(full) if bucket.copies else get(full)))
+
+
+def _act(bucket: OpenBucket, note: Note, full: str, source: Object | Found, *, replace: bool) -> Procedure[ObjectEvent]:
+    attributes = attributes_of(
+        source.attributes.content_type, source.attributes.metadata, note.cause, bucketmq_write=note.write
+    )
+    full_target = full_key(bucket, note.key)
+    patience = Patience(f"copying {full} to {full_target}")
+    found: Found | Missing = Missing()  # as a rule; whoever finds it otherwise is refused, and looks
+    kind: Kind = "created"
+    while True:
+        began = yield from Now()
+        if isinstance(found, Missing):
+            reply = yield from create_from(full, full_target, source, attributes)
+        else:
+            kind = "changed"
+            source = yield from with_body(full, source)
+            reply = yield from Replace(full_target, source.body, found.version, attributes)
+        if isinstance(reply, Written):
+            version, stored_at = reply.version, (yield from landed_at(full_target, attributes, reply, began))
+            break
+        found = yield from look(full_target)
+        if isinstance(found, Found) and is_ours(found, attributes):
+            version, stored_at = found.version, found.stored_at
+            break
+        if isinstance(found, Found) and not replace:
+            raise Invalid(
+                f"there is an object at {full_target}; it was not touched: choose another key, or say replace=True"
+            )
+        if isinstance(found, Missing) or kind == "changed":
+            yield from patience.again(reply)
+            found = yield from look(full_target)
+    size = len(source.body) if isinstance(source, Object) else source.size_bytes
+    return (
+        yield from told(
+            bucket, note, kind, note.key, version, stored_at=stored_at, size_bytes=size, attributes=attributes
+        )
+    )
+
+
+def create_from(
+    full: str, full_target: str, source: Object | Found, attributes: Attributes
+) -> Procedure[Written | Refused | Unknown]:
+    """Create a target that holds the bytes of a source: of the body that was read, or by the store itself. `Contended`
+    if the source is not in that state any more and nothing is at the target."""
+    if isinstance(source, Object):
+        return (yield from Create(full_target, source.body, attributes))
+    reply = yield from Copy(full, full_target, source.version, attributes)
+    if isinstance(reply, Refused) and isinstance((yield from look(full_target)), Missing):
+        current = yield from look(full)
+        if isinstance(current, Missing) or current.version != source.version:
+            raise Contended(f"{full} was changed while it was copied; a newer event tells of what is there now")
+    return reply
+
+
+def with_body(full: str, source: Object | Found) -> Procedure[Object]:
+    """A state with its bytes, read if they were not. `Contended` if the object is in another one by now."""
+    if isinstance(source, Object):
+        return source
+    found = yield from get(full)
+    if isinstance(found, Missing) or found.version != source.version:
+        raise Contended(f"{full} was changed while it was copied; a newer event tells of what is there now")
+    return found

@@ -1,0 +1,108 @@
+"""copy on every sort of store: what it does, what it refuses, and with one bad answer or a death at every request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import bucketmq
+from bucketmq.procedures.requests import Copy, Create, StoreRequest
+from procedures.objects.world import DEATHS, FAULTS, STORES, Killed, World, summary, told
+
+
+def test_a_copy_has_everything_and_is_told_as_a_new_object(world: World) -> None:
+    bucket = world.connect()
+    put = bucket.put("a.txt", "text", metadata={"owner": "rosa"})
+    copied = bucket.copy("a.txt", "b.txt", if_version=put.version)
+    assert world.objects() == {"a.txt": b"text", "b.txt": b"text"}
+    read = bucket.get("b.txt")
+    assert (read.content_type, read.metadata, read.version) == ("text/plain", {"owner": "rosa"}, copied.version)
+    assert summary(bucket) == [("created", "a.txt"), ("created", "b.txt")]
+    assert (copied.event.size_bytes, copied.event.metadata) == (4, {"owner": "rosa"})
+    assert world.notes() == []
+
+
+def test_what_cannot_be_copied_is_refused_and_leaves_no_trace(world: World) -> None:
+    bucket = world.connect()
+    bucket.put_many({"a": "mine", "b": "theirs"})
+    before = world.everything()
+    for call, error, words in (
+        (lambda: bucket.copy("a", "a"), bucketmq.Invalid, "itself"),
+        (lambda: bucket.copy("a", "b"), bucketmq.Invalid, "not touched"),
+        (lambda: bucket.copy("never", "c"), bucketmq.NotFound, "no object"),
+        (lambda: bucket.copy("a", "c", if_version="other"), bucketmq.Contended, "not at version"),
+        (lambda: bucket.copy("a", "queues/c"), bucketmq.Invalid, "own keys"),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+    assert world.everything() == before
+    bucket.copy("a", "b", replace=True)
+    assert world.objects() == {"a": b"mine", "b": b"mine"}
+    assert summary(bucket)[-1] == ("changed", "b")
+
+
+@pytest.mark.parametrize("kind", ["cloning", "folder"])
+def test_where_the_store_copies_no_body_goes_through_this_process(kind: str, tmp_path: Path) -> None:
+    world = World(kind, tmp_path)
+    bucket = world.connect()
+    bucket.put("a", b"x" * 1_000_000)
+    asked: list[StoreRequest] = []
+    bucket.hands.meddle = lambda _number, request: asked.append(request)
+    before = bucket.requests
+    bucket.copy("a", "b")
+    bucket.move("b", "c")
+    spent = bucket.requests - before
+    assert (spent.copy, spent.look, spent.bytes_in) == (2, 2, 0)
+    assert spent.bytes_out < 10_000
+    assert len(bucket.get("c").body) == 1_000_000
+    assert not any(isinstance(each, Create) and each.key.endswith(("/b", "/c")) for each in asked)
+    world.close()
+
+
+def test_a_source_that_changes_meanwhile_is_not_copied_in_part() -> None:
+    world = World("cloning")
+    bucket = world.connect()
+    bucket.put("a", "1")
+
+    def meddle(_number: int, request: StoreRequest) -> None:
+        if isinstance(request, Copy):
+            world.write("a", b"2")
+
+    bucket.hands.meddle = meddle
+    with pytest.raises(bucketmq.Contended, match="changed while it was copied"):
+        bucket.copy("a", "b")
+    with pytest.raises(bucketmq.Contended, match="changed while it was copied"):
+        bucket.move("a", "b")
+    assert world.objects() == {"a": b"2"}
+    assert world.notes() == []
+    world.close()
+
+
+BEFORE, AFTER = {"a": b"old"}, {"a": b"old", "c": b"old"}
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_one_bad_answer_or_a_death_anywhere_loses_and_doubles_nothing(kind: str, tmp_path: Path) -> None:
+    plain = World(kind, tmp_path / "plain")
+    plain.connect().put("a", "old")
+    counting = plain.connect()
+    counting.copy("a", "c")
+    for at in range(0, counting.hands.count, 4 if kind == "folder" else 1):
+        for fault in (*FAULTS, *DEATHS):
+            world = World(kind, tmp_path / f"{at}{fault}")
+            world.connect().put("a", "old")
+            try:
+                world.connect(at=at, fault=fault).copy("a", "c")
+                assert world.objects() == AFTER, (fault, at)
+            except (Killed, bucketmq.Unavailable):
+                pass
+            bucket = world.connect()
+            for seconds in (60, 3600):
+                world.advance(seconds)
+                bucket.recover()
+            assert world.notes() == [], (fault, at)
+            assert world.objects() in (BEFORE, AFTER), (fault, at)
+            assert [event.key for event in told(bucket)][1:] == ["c"] * ("c" in world.objects()), (fault, at)
+            world.close()
+    plain.close()

@@ -164,7 +164,7 @@ def test_what_it_costs() -> None:
     opened = bucket.run(bucket.api.open())
     before = bucket.hands.count
     bucket.run(follow(opened, "p", fresh, things("x=1"), lambda _: True))
-    plain = 1 + 5  # what an object costs that follows nothing
+    plain = 1 + 4  # what an object costs that follows nothing
     assert bucket.hands.count - before == plain + 3
     world.close()
 

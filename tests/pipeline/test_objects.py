@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -20,12 +21,12 @@ from bucketmq.pipeline import FromEvents, Pipeline, ToObjects
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.intake import causes_of
-from bucketmq.pipeline.objects import write_object
+from bucketmq.pipeline.objects import Wanted, write_object, write_objects
 from bucketmq.pipeline.shape import CAUSE, shape_stage
 from bucketmq.pipeline.things import Thing
 from bucketmq.pipeline.watcher import RAW
 from bucketmq.procedures.objects.metadata import Cause
-from bucketmq.procedures.requests import Create, Procedure, Replace, Together
+from bucketmq.procedures.requests import Create, Procedure, Replace, StoreRequest, Together
 from bucketmq.spark.opened import opened
 from bucketmq.spark.options import place_of, sink_options, targets_option
 from bucketmq.spark.running.flow import Flow
@@ -162,8 +163,7 @@ def interrupted(procedure: Procedure[Any], meanwhile: Any) -> Procedure[Any]:
 
 def writes(request: Any, key: str) -> bool:
     """Whether a request, or one of those that travel together, writes this object."""
-    asked = request.requests if isinstance(request, Together) else (request,)
-    return any(isinstance(each, Create | Replace) and each.key == key for each in asked)
+    return any(isinstance(each, Create | Replace) and each.key == key for each in single(request))
 
 
 def test_a_write_that_lands_without_an_answer_is_one_write(plain_inbox: Inbox) -> None:
@@ -188,6 +188,11 @@ def dying_after(procedure: Procedure[Any], key: str) -> Procedure[Any]:
         answer = yield request
         if writes(request, key):
             raise KeyboardInterrupt
+
+
+def single(request: Any) -> tuple[Any, ...]:
+    """What is asked for, one by one."""
+    return request.requests if isinstance(request, Together) else (request,)
 
 
 def age(path: Any, seconds: float) -> None:
@@ -297,3 +302,35 @@ def test_spark_writes_objects_from_a_table_of_its_own(inbox: Inbox) -> None:
     assert inbox.bucket.get_json("pending/a%2Fb.json") == {"id": "a/b", "revision": 1}
     assert inbox.bucket.get_json("pending/%2E%2E.json") == {"id": "..", "revision": 2}
     assert len(events(inbox)) == 2
+
+
+def test_things_that_are_written_together_share_a_note_and_a_report(plain_inbox: Inbox) -> None:
+    here = opened(place_of(plain_inbox.url, "events", {}), create=True)
+    target = ToObjects(template="x/{id}", if_exists="newer", newer_by="revision")
+
+    def put(*things: Thing) -> tuple[list[str], Counter[str]]:
+        asked: Counter[str] = Counter()
+        writing = write_objects(here.queue.bucket, [Wanted(target, thing) for thing in things])
+        return here.run(counted(writing, asked)), asked
+
+    put(Thing("x/warm", b"", "1"))
+    fresh = [Thing(f"x/{n}", b"1", "1") for n in range(10)]
+    assert put(*fresh) == (["written"] * 10, Counter(Create=12, Delete=1))
+    mixed = [Thing("x/0", b"1", "1"), Thing("x/1", b"0", "0"), Thing("x/2", b"2", "2"), Thing("x/new", b"1", "1")]
+    did, asked = put(*mixed, Thing("x/2", b"3", "3"))
+    assert did == ["same", "kept", "written", "written", "written"]
+    assert plain_inbox.bucket.get("x/2").body == b"3"
+    assert asked["Replace"] == 2
+    told = [each["key"] for each in events(plain_inbox)]
+    assert sorted(told) == sorted(["x/warm", *(thing.key for thing in fresh), "x/new", "x/2", "x/2"])
+
+
+def counted(procedure: Procedure[Any], asked: Counter[str]) -> Procedure[Any]:
+    answer = None
+    while True:
+        try:
+            request = procedure.send(answer)
+        except StopIteration as stop:
+            return stop.value
+        asked.update(type(each).__name__ for each in single(request) if isinstance(each, StoreRequest))
+        answer = yield request

@@ -28,7 +28,7 @@ from bucketmq.events.order import CLOCKS_SECONDS
 from bucketmq.log import documents
 from bucketmq.log.layout import EventKeys
 from bucketmq.pipeline.ends import ToObjects
-from bucketmq.pipeline.objects import Did, write_object
+from bucketmq.pipeline.objects import Did, Wanted, write_objects
 from bucketmq.pipeline.states import State
 from bucketmq.pipeline.things import SOURCE_KEY, SOURCE_ORDER, Origin, Thing, source_mark
 from bucketmq.procedures.objects.keys import full_key
@@ -88,9 +88,8 @@ def follow(
         yield from _clear(bucket, entered, set(ours) - set(entered.made), cause)
         return ["late"] * len(things)
     origin = Origin(state.key, state.version or state.at, entered.order)
-    became: list[Became] = []
-    for target, thing in things:
-        became.append((yield from write_object(bucket, target, thing, cause, origin)))
+    wanted = [Wanted(target, thing, cause, origin) for target, thing in things]
+    became: list[Became] = [*(yield from write_objects(bucket, wanted))]
     patience = Patience(f"updating {key}")
     while True:
         found = yield from get_document(Lineage, key)

@@ -1,22 +1,24 @@
-"""Writing one object of a row: put where there is none, left alone where nothing would change, replaced where the
-target says so. A procedure, so executors and watchers do the same.
+"""Writing the objects of rows: put where there is none, left alone where nothing would change, replaced where the
+target says so. Procedures, so executors and watchers do the same.
 
 Every write is conditional on the state that was seen; the loser of a race looks again and decides again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 
 from bucketmq.bucket.port import Attributes, Found, Missing, check_key
-from bucketmq.errors import Contended
+from bucketmq.errors import BucketMQError, Contended
 from bucketmq.events.event import plain_version
 from bucketmq.pipeline.ends import ToObjects
 from bucketmq.pipeline.things import SOURCE_KEY, SOURCE_ORDER, Origin, Thing, attributes_of
+from bucketmq.procedures.abreast import abreast
+from bucketmq.procedures.objects.batches import Failed, apart
 from bucketmq.procedures.objects.keys import check_object_key, full_key
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
-from bucketmq.procedures.objects.put import put
+from bucketmq.procedures.objects.put import Put, put_many
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.verbs import Patience, look
@@ -28,38 +30,82 @@ SHORT_BYTES = 200
 """Every file system has room for such a name."""
 
 
+class Wanted(NamedTuple):
+    """A thing that is to be an object of a target."""
+
+    target: ToObjects
+    thing: Thing
+    cause: Cause = NO_CAUSE
+    origin: Origin | None = None
+
+
 def write_object(
     bucket: OpenBucket, target: ToObjects, thing: Thing, cause: Cause = NO_CAUSE, origin: Origin | None = None
 ) -> Procedure[Did]:
-    """Write a thing with its event, unless the target says that what is there stays.
+    """Write a thing with its event, unless the target says that what is there stays."""
+    (did,) = yield from write_objects(bucket, [Wanted(target, thing, cause, origin)])
+    return did
 
-    A HEAD if nothing is to be done; otherwise what a put costs besides: three PUTs, a HEAD and a DELETE.
+
+def write_objects(bucket: OpenBucket, wanted: Sequence[Wanted]) -> Procedure[list[Did]]:
+    """Write things with their events, together, each unless its target says that what is there stays.
+
+    For each that is new one PUT; where something is there already, a HEAD if that stays, and a PUT more. Where the
+    target replaces what is there, and for a thing alone, a HEAD and a PUT. For all together two PUTs (note, events)
+    and a DELETE.
     """
-    key = check_object_key(thing.key)
-    wanted = attributes_of(target, thing, origin)
-    patience = Patience(f"writing {key}")
-    while True:
-        found = yield from look(full_key(bucket, key))
-        decided = _decide(target, found, wanted, origin)
-        if decided is not None:
-            return decided
-        new = isinstance(found, Missing)
-        version = None if isinstance(found, Missing) else plain_version(found.version)
-        try:
-            yield from put(
-                bucket,
-                key,
-                thing.body,
-                content_type=wanted.content_type,
-                metadata=wanted.metadata,
-                only_new=new,
-                if_version=version,
-                cause=cause,
-            )
-        except Contended as error:  # another writer was quicker: look again
-            yield from patience.again(error)
-        else:
-            return "written"
+    done: list[Did] = []
+    for group in apart(wanted, lambda each: {each.thing.key}):
+        done += yield from _write_group(bucket, group)
+    return done
+
+
+def _write_group(bucket: OpenBucket, wanted: Sequence[Wanted]) -> Procedure[list[Did]]:
+    done: dict[int, Did] = {}
+    looked = [place for place, each in enumerate(wanted) if len(wanted) == 1 or each.target.if_exists == "replace"]
+    seen: dict[int, Found | Missing] = {place: Missing() for place in range(len(wanted))}
+    seen |= yield from _look_at(bucket, wanted, looked)
+    patience = Patience(f"writing {wanted[0].thing.key}")
+    again = False
+    while seen:
+        puts: dict[int, Put] = {}
+        for place, found in seen.items():
+            target, thing, cause, origin = wanted[place]
+            attributes = attributes_of(target, thing, origin)
+            decided = _decide(target, found, attributes, origin)
+            if decided is not None:
+                done[place] = decided
+                continue
+            new = isinstance(found, Missing)
+            version = None if isinstance(found, Missing) else plain_version(found.version)
+            kind, metadata = attributes.content_type, attributes.metadata
+            puts[place] = Put(thing.key, thing.body, kind, metadata, new, version, cause)
+        outcomes = yield from put_many(bucket, list(puts.values()))
+        refused = []
+        for place, outcome in zip(puts, outcomes, strict=True):
+            if not isinstance(outcome, Failed):
+                done[place] = "written"
+            elif outcome.kind == Contended.kind:  # something is there, or another writer was quicker: look again
+                refused.append(place)
+            else:
+                raise outcome.error
+        if refused and again:
+            yield from patience.again(f"{len(refused)} of {len(puts)} were refused")
+        again = True
+        seen = yield from _look_at(bucket, wanted, refused)
+    return [done[place] for place in range(len(wanted))]
+
+
+def _look_at(
+    bucket: OpenBucket, wanted: Sequence[Wanted], places: Sequence[int]
+) -> Procedure[dict[int, Found | Missing]]:
+    keys = [full_key(bucket, check_object_key(wanted[place].thing.key)) for place in places]
+    seen: dict[int, Found | Missing] = {}
+    for place, found in zip(places, (yield from abreast([look(key) for key in keys])), strict=True):
+        if isinstance(found, BucketMQError):
+            raise found
+        seen[place] = found
+    return seen
 
 
 def check_keys(bucket: OpenBucket, keys: Iterable[str]) -> Procedure[None]:

@@ -19,7 +19,7 @@ from bucketmq.pipeline.chain import Passed, Ran
 from bucketmq.pipeline.ends import Target, ToObjects, ToQueue, is_following
 from bucketmq.pipeline.intake import Taken, causes_of
 from bucketmq.pipeline.lineage import Became, IsCurrent, follow
-from bucketmq.pipeline.objects import that_count, write_object
+from bucketmq.pipeline.objects import Wanted, that_count, write_objects
 from bucketmq.pipeline.shape import column_of
 from bucketmq.pipeline.states import STATE, State, as_column, gathered, of_column
 from bucketmq.pipeline.things import Thing
@@ -115,10 +115,13 @@ def carried_out(bucket: OpenBucket, pipeline: str, writing: Writing, is_current:
     """Write them; what became of each."""
     if writing.state is not None:
         return (yield from follow(bucket, pipeline, writing.state, writing.things, is_current, cause=writing.cause))
-    became: list[Became] = []
-    for target, thing in writing.things:
-        became.append((yield from write_object(bucket, target, thing, writing.cause)))
-    return became
+    return (yield from written_together(bucket, [writing]))
+
+
+def written_together(bucket: OpenBucket, writings: Sequence[Writing]) -> Procedure[list[Became]]:
+    """Write what follows no source object, of one bucket, together; what became of each."""
+    wanted = [Wanted(target, thing, each.cause) for each in writings for target, thing in each.things]
+    return [*(yield from write_objects(bucket, wanted))]
 
 
 def messages_of(target: ToQueue, place: int, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -35,7 +35,7 @@ from bucketmq.apps.moderation.register import Register
 from bucketmq.apps.moderation.router import settle_where
 from bucketmq.pipeline import ToObjects
 from bucketmq.pipeline.objects import Did, write_object
-from bucketmq.pipeline.shape import Thing
+from bucketmq.pipeline.things import Thing
 from bucketmq.procedures.objects.metadata import NO_CAUSE
 from bucketmq.procedures.requests import Procedure
 from bucketmq.server.place import bus_of

@@ -8,7 +8,7 @@ touched, so the newest revision is at every moment at one key at least.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -21,7 +21,7 @@ from bucketmq.bucket.port import Missing, Object
 from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound
 from bucketmq.events.event import plain_version
 from bucketmq.procedures.abreast import abreast
-from bucketmq.procedures.objects.batches import Failed, Stored
+from bucketmq.procedures.objects.batches import Failed, Stored, apart
 from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
 from bucketmq.procedures.objects.move import Move, move_many
@@ -73,24 +73,12 @@ def place(bucket: OpenBucket, placing: Placing) -> Procedure[Placed]:
 def place_many(bucket: OpenBucket, placings: Sequence[Placing]) -> Procedure[list[Placed | BucketMQError]]:
     """Move records to where they belong, together; for one that failed its error."""
     ends: list[Placed | BucketMQError] = []
-    for group in _apart(placings):
+    for group in apart(placings, lambda each: {each.move.key, each.move.target}):
         moved = yield from move_many(bucket, [each.move for each in group])
         ends += yield from abreast(
             [_placed(bucket, each, end) for each, end in zip(group, moved, strict=True)],
         )
     return ends
-
-
-def _apart(placings: Sequence[Placing]) -> Iterator[Sequence[Placing]]:
-    """Cut so that no two of one group concern the same key: as a rule all are one group."""
-    begin, keys = 0, set[str]()
-    for place, each in enumerate(placings):
-        if keys & {each.move.key, each.move.target}:
-            yield placings[begin:place]
-            begin, keys = place, set()
-        keys |= {each.move.key, each.move.target}
-    if begin < len(placings):
-        yield placings[begin:]
 
 
 def _placed(bucket: OpenBucket, placing: Placing, end: Stored | Failed) -> Procedure[Placed]:

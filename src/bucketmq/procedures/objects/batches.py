@@ -133,6 +133,19 @@ def in_batches(
         yield items[begin:]
 
 
+def apart(items: Sequence[Item], keys_of: Callable[[Item], set[str]]) -> Iterator[Sequence[Item]]:
+    """Cut so that no two of one group concern the same key, in their order: as a rule all are one group."""
+    begin, seen = 0, set[str]()
+    for place, item in enumerate(items):
+        keys = keys_of(item)
+        if seen & keys:
+            yield items[begin:place]
+            begin, seen = place, set()
+        seen |= keys
+    if begin < len(items):
+        yield items[begin:]
+
+
 def check_distinct(keys: Sequence[Hashable], what: str) -> None:
     """Raise `Invalid` if a key is there twice: writes of a batch have no order."""
     seen: set[Hashable] = set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,8 +21,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from bucketmq.pipeline.ends import ToObjects
-from bucketmq.pipeline.objects import that_count, write_object
-from bucketmq.pipeline.things import Maker, Thing
+from bucketmq.pipeline.objects import Did, Wanted, that_count, write_objects
+from bucketmq.pipeline.things import Maker
+from bucketmq.procedures.objects.batches import in_batches
 from bucketmq.procedures.objects.metadata import NO_CAUSE
 from bucketmq.spark.options import SinkOptions
 from bucketmq.spark.worker import settle_in
@@ -31,7 +32,8 @@ from bucketmq.spark.write.sink import Writer
 log = logging.getLogger("bucketmq.spark")
 
 CONCURRENCY = 8
-"""Objects that one task writes at a time. Their events share writes of the log."""
+OBJECTS_TOGETHER = 100
+"""So many batches of so many objects are written by one task at a time."""
 
 
 class Wrote(WriterCommitMessage):
@@ -59,12 +61,14 @@ class _ObjectsWriter(Writer):
                 made = [(thing, NO_CAUSE) for row in self._maker.things(batch) for thing in row]
                 things = that_count(self._target, made)
                 counts["kept"] += len(made) - len(things)
-                counts.update(pool.map(self._put, (thing for thing, _ in things)))
+                slices = in_batches([Wanted(self._target, *each) for each in things], objects_max=OBJECTS_TOGETHER)
+                for did in pool.map(self._put, slices):
+                    counts.update(did)
         return Wrote(dict(counts))
 
-    def _put(self, thing: Thing) -> str:
+    def _put(self, wanted: Sequence[Wanted]) -> list[Did]:
         here = self._opened
-        return here.run(write_object(here.queue.bucket, self._target, thing))
+        return here.run(write_objects(here.queue.bucket, wanted))
 
     def commit(self, messages: list[WriterCommitMessage | None], *_: Any) -> None:
         counts: Counter[str] = Counter()

@@ -28,8 +28,9 @@ from bucketmq.pipeline.letters import Columns
 from bucketmq.pipeline.lineage import is_current
 from bucketmq.pipeline.shape import CAUSE
 from bucketmq.pipeline.states import State
-from bucketmq.pipeline.writing import Writing, carried_out, elsewhere, messages_of, writings_of
+from bucketmq.pipeline.writing import Writing, carried_out, elsewhere, messages_of, writings_of, written_together
 from bucketmq.procedures.bulk.publish import Made
+from bucketmq.procedures.objects.batches import in_batches
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import EVENTS, open_queue
@@ -42,7 +43,8 @@ from bucketmq.spark.write.sink import Writer, Written, begun, publish_stream
 log = logging.getLogger("bucketmq.spark")
 
 CONCURRENCY = 8
-"""Writings that one task carries out at a time. Their events share writes of the log."""
+OBJECTS_TOGETHER = 100
+"""So many batches of so many objects are written by one task at a time. Their events share writes of the log."""
 
 _causes = msgspec.json.Decoder(Cause)
 
@@ -109,7 +111,7 @@ class _TargetsWriter(Writer):
             for batch in iterator:
                 living = dead.take(batch)
                 writings = writings_of(self._targets, living, _causes_of(living))
-                for became in pool.map(self._carry_out, writings):
+                for became in pool.map(self._carry_out, _together(writings)):
                     counts.update(became)
                 for each in messages.values():
                     each.take(living)
@@ -147,10 +149,14 @@ class _TargetsWriter(Writer):
         """A queue of the bucket of a target."""
         return self._opened if url is None else opened(other_place(self._options.place, url, queue), create=True)
 
-    def _carry_out(self, writing: Writing) -> list[Any]:
-        with elsewhere(writing.bucket):
-            there = self._there(writing.bucket, EVENTS)
-            return there.run(carried_out(there.queue.bucket, self._pipeline, writing, self._is_current))
+    def _carry_out(self, writings: Sequence[Writing]) -> list[Any]:
+        first = writings[0]
+        with elsewhere(first.bucket):
+            there = self._there(first.bucket, EVENTS)
+            bucket = there.queue.bucket
+            if first.state is None:
+                return there.run(written_together(bucket, writings))
+            return there.run(carried_out(bucket, self._pipeline, first, self._is_current))
 
     def _is_current(self, state: State) -> bool:
         return self._opened.run(is_current(self._opened.queue.bucket, state))
@@ -190,6 +196,18 @@ class TargetsStreamWriter(_TargetsWriter, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._publish(messages, batchId)
+
+
+def _together(writings: Sequence[Writing]) -> Iterator[Sequence[Writing]]:
+    """What is written at a time: many objects of one bucket, or what follows one source object."""
+    plain: dict[str | None, list[Writing]] = {}
+    for each in writings:
+        if each.state is None:
+            plain.setdefault(each.bucket, []).append(each)
+        else:
+            yield [each]
+    for its in plain.values():
+        yield from in_batches(its, objects_max=OBJECTS_TOGETHER)
 
 
 def _causes_of(batch: pa.RecordBatch) -> Sequence[Cause]:

@@ -84,6 +84,19 @@ def test_one_that_cannot_be_used_is_listed_with_the_reason_and_harms_no_other(
         registry.get(name)
 
 
+def test_verbs_that_cannot_be_imported_do_not_take_the_help_along(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = MODULE.replace('verbs = typer.Typer(help="Words of notes.")', "import no_such_module")
+    monkeypatch.syspath_prepend(str(install(tmp_path, module="verbless_words", text=text)))
+    helped = cli("--help")
+    assert helped.code == 0 and "wordcount" not in helped.out
+    ran = cli("wordcount", "hello")
+    assert ran.code == 2
+    assert "the verbs of application 'wordcount' cannot be used: ModuleNotFoundError" in ran.err
+    assert cli("apps", "show", "wordcount").code == 0
+
+
 def test_an_application_that_makes_no_sense_is_refused_where_it_is_made() -> None:
     agent = Agent(name="same", run=watching(lambda bucket, settings: None))
     pipeline = Pipeline(name="same", source=FromQueue("a"), target=ToQueue(queue="b", body="body"))

@@ -12,9 +12,10 @@ from bucketmq.events import filters
 from bucketmq.events.filters import Explanation
 from bucketmq.events.rule import Rule, Secrets
 from bucketmq.procedures.claiming.receive import Start
+from bucketmq.procedures.pace import RATE_PER_SECOND
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules import registry, replay
-from bucketmq.procedures.rules.replay import RATE_PER_SECOND, Matching, Replayed, Tested
+from bucketmq.procedures.rules.replay import Matching, Replayed, Tested
 from bucketmq.rulebook import ignore, make_rule, make_secrets
 
 BODY_BYTES_MAX = 1 << 20

@@ -23,8 +23,9 @@ from bucketmq.pipeline.dead import with_own_body
 from bucketmq.procedures.bulk.publish import Publication
 from bucketmq.procedures.objects.report import REPLAY_HEADER
 from bucketmq.procedures.opened import OpenQueue
+from bucketmq.procedures.pace import BATCH, RATE_PER_SECOND, Pace
 from bucketmq.procedures.queues import EVENTS
-from bucketmq.procedures.requests import NewId, Now, Pause, Procedure
+from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.rules.choice import event_of
 from bucketmq.procedures.rules.registry import get_rule
 from bucketmq.procedures.sending.directed import send_to
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 
 OF_HEADER = "bucketmq-replay-of"
 """In a message that was replayed to one subscription: the shard and offset of the one it repeats."""
-
-RATE_PER_SECOND = 1_000.0
-BATCH = 500
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -86,14 +84,13 @@ def run(
         raise Invalid("a replay has one target: to_queue, subscription or rule")
     if rule is not None and queue != EVENTS:
         raise Invalid(f"rules are given what is in the queue {EVENTS!r}; replay that one, not {queue!r}")
-    if not 0 < rate_per_second <= 1_000_000:
-        raise Invalid(f"rate_per_second must be more than 0, at most 1000000, not {rate_per_second}")
+    pace = Pace(rate_per_second)
     given = dict(options or {})
     rows = _chosen(spark, bucket_url, queue, given, _predicates(replay_id, since, until, key, where))
     if to_queue is not None:
         return _into_queue(rows, bucket_url, to_queue, given, replay_id, dry_run=dry_run)
     target = _Subscription(place_of(bucket_url, queue, given), replay_id, subscription=subscription, rule=rule)
-    return target.replay(rows, rate_per_second, dry_run=dry_run)
+    return target.replay(rows, pace, dry_run=dry_run)
 
 
 def _opened(place: Place) -> Opened:
@@ -185,7 +182,7 @@ class _Subscription:
         if self._rule is None:
             self._here.run(_check_reads(self._here.queue, self._name))
 
-    def replay(self, rows: DataFrame, rate: float, *, dry_run: bool) -> Replayed:
+    def replay(self, rows: DataFrame, pace: Pace, *, dry_run: bool) -> Replayed:
         from pyspark.sql import functions as F
 
         from bucketmq.spark.history.tables import history
@@ -208,7 +205,7 @@ class _Subscription:
         messages = self._messages(columns.toLocalIterator(prefetchPartitions=True))
         while batch := tuple(islice(messages, BATCH)):
             if not dry_run:
-                self._here.run(_send(self._here.queue, self._name, batch, rate))
+                self._here.run(_send(self._here.queue, self._name, batch, pace))
             count += len(batch)
         return Replayed(self._id, count, already=already)
 
@@ -235,11 +232,11 @@ def _check_reads(queue: OpenQueue, name: str) -> Procedure[None]:
         raise NotFound(f"queue {queue.name!r} has no reader {name!r}; there are {there}")
 
 
-def _send(queue: OpenQueue, subscription: str, batch: tuple[Message, ...], rate: float) -> Procedure[None]:
+def _send(queue: OpenQueue, subscription: str, batch: tuple[Message, ...], pace: Pace) -> Procedure[None]:
+    yield from pace.take(len(batch))
     name = yield from NewId()
     at = time_text((yield from Now()))
     named = []
     for place, each in enumerate(batch):
         named.append((yield from with_own_body(queue, msgspec.structs.replace(each, id=f"{name}-{place}", at=at))))
     yield from send_to(queue, subscription, named)
-    yield from Pause(len(batch) / rate)

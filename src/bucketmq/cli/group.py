@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from bucketmq.apps import registry
 from bucketmq.cli.examples import examples
+from bucketmq.errors import BucketMQError, Invalid
 
 PANEL = "Applications"
 
@@ -38,7 +39,14 @@ class WithApps(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         own = super().list_commands(ctx)
-        return [*own, *(name for name in registry.names() if name not in own and self.get_command(ctx, name))]
+        return [*own, *(name for name in registry.names() if name not in own and self._has_verbs(ctx, name))]
+
+    def _has_verbs(self, ctx: Any, name: str) -> bool:
+        """Whether an application has verbs that can be imported: one that is broken must not take the help along."""
+        try:
+            return self.get_command(ctx, name) is not None
+        except BucketMQError:
+            return False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
@@ -48,11 +56,16 @@ class WithApps(TyperGroup):
 
 
 def _of_app(name: str) -> Any:
-    """The verbs of an application; None if it has none, or cannot be imported."""
-    app = registry.look(name).app
-    if app is None or app.commands is None:
+    """The verbs of an application; None if it has none. `Invalid` says why they cannot be used."""
+    app = registry.get(name)
+    if app.commands is None:
         return None
-    made: Any = typer.main.get_group(app.commands())
+    try:
+        made: Any = typer.main.get_group(app.commands())
+    except BucketMQError:
+        raise
+    except Exception as error:  # whatever the module of another package raises
+        raise Invalid(f"the verbs of application {name!r} cannot be used: {type(error).__name__}: {error}") from error
     made.name = name
     made.rich_help_panel = PANEL
     return made

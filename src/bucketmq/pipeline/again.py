@@ -23,10 +23,11 @@ from bucketmq.procedures.claiming.browse import body_of
 from bucketmq.procedures.claiming.receive import position_of_time
 from bucketmq.procedures.objects.report import REPLAY_HEADER
 from bucketmq.procedures.opened import OpenBucket, OpenQueue
+from bucketmq.procedures.pace import BATCH, RATE_PER_SECOND, Pace
 from bucketmq.procedures.queues import open_queue
-from bucketmq.procedures.requests import NewId, Now, Pause, Procedure
+from bucketmq.procedures.requests import NewId, Procedure
 from bucketmq.procedures.rules.registry import get_rule
-from bucketmq.procedures.rules.replay import RATE_PER_SECOND, replay
+from bucketmq.procedures.rules.replay import replay
 from bucketmq.procedures.segments.messages import read_segment, read_span
 from bucketmq.procedures.segments.tail import fresh_tail, trim_mark
 from bucketmq.procedures.sending.directed import send_to
@@ -35,8 +36,6 @@ from bucketmq.procedures.verbs import list_page
 from bucketmq.queue.head import Span
 from bucketmq.queue.message import Message
 from bucketmq.values import Value
-
-BATCH = 500
 
 WRITES_OF_AN_OBJECT = 3
 """A note, the object, its event. One that would be equal is read, and not written."""
@@ -91,8 +90,7 @@ def retell(
     1,000); with a time span, what the log has. Of a queue: the messages that the log still has (a GET for each
     segment from `since` on). `NotFound` if the pipeline has never run on this bucket: nobody would hear it.
     """
-    if not 0 < rate_per_second <= 1_000_000:
-        raise Invalid(f"rate_per_second must be more than 0, at most 1000000, not {rate_per_second}")
+    pace = Pace(rate_per_second)
     match pipeline.source:
         case FromEvents() as source:
             rules = yield from _readers_of_events(bucket, pipeline, source)
@@ -115,7 +113,7 @@ def retell(
         case FromQueue(queue=name):
             queue = yield from open_queue(bucket, name, {}, create=False)
             yield from _check_reader(queue, pipeline.name)
-            teller = _Teller(queue, pipeline.name, (yield from NewId()), rate_per_second, progress, dry_run=dry_run)
+            teller = _Teller(queue, pipeline.name, (yield from NewId()), pace, progress, dry_run=dry_run)
             for shard in range(queue.settings.shards):
                 yield from _retell_shard(queue, shard, which, teller)
             yield from teller.flush()
@@ -174,7 +172,7 @@ class _Teller:
         queue: OpenQueue,
         reader: str,
         name: str,
-        rate: float,
+        pace: Pace,
         progress: Callable[[int], None],
         *,
         dry_run: bool,
@@ -182,17 +180,16 @@ class _Teller:
         self._queue = queue
         self._reader = reader
         self._name = name
-        self._rate = rate
+        self._pace = pace
         self._progress = progress
         self._dry_run = dry_run
         self.told = 0
         self.looked_at = 0
         self._gathered: list[Message] = []
-        self._next_at = 0.0
 
     def offer(self, message: Message) -> Procedure[None]:
         self._gathered.append(message)
-        if len(self._gathered) >= max(1, min(BATCH, int(self._rate))):
+        if len(self._gathered) >= self._pace.batch:
             yield from self.flush()
 
     def flush(self) -> Procedure[None]:
@@ -200,10 +197,7 @@ class _Teller:
         if not messages:
             return
         if not self._dry_run:
-            now = yield from Now()
-            if now < self._next_at:
-                yield from Pause(self._next_at - now)
-            self._next_at = max(now, self._next_at) + len(messages) / self._rate
+            yield from self._pace.take(len(messages))
             copies = []
             for message in messages:
                 copies.append((yield from self._copy(message)))

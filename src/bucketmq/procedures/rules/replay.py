@@ -18,15 +18,13 @@ from bucketmq.procedures.objects.keys import check_object_key
 from bucketmq.procedures.objects.listing import check_prefix, list_items
 from bucketmq.procedures.objects.report import REPLAY_HEADER, events_queue, report
 from bucketmq.procedures.opened import OpenBucket
-from bucketmq.procedures.requests import NewId, Now, Pause, Procedure
+from bucketmq.procedures.pace import RATE_MAX, RATE_PER_SECOND, Pace
+from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.rules.choice import RuleChoice, judged, lines_of
 from bucketmq.procedures.rules.examine import json_body, look_at, matches
 from bucketmq.procedures.segments.messages import read_segment
 from bucketmq.procedures.segments.tail import fresh_tail, trim_mark
 from bucketmq.values import Value
-
-RATE_PER_SECOND = 1_000.0
-BATCH = 500
 
 
 class Replayed(Value, msgspec.Struct, frozen=True):
@@ -75,17 +73,16 @@ def replay(
     `NotFound` if there is no object with this `key`.
     """
     _check_what(key, prefix, timed=since is not None or until is not None)
-    if not 0 < rate_per_second <= 1_000_000:
-        raise Invalid(f"rate_per_second must be more than 0, at most 1000000, not {rate_per_second}")
-    pace = _Pace(bucket, rule, rate_per_second, (yield from NewId()), dry_run=dry_run, progress=progress)
+    pace = Pace(rate_per_second)
+    teller = _Teller(bucket, rule, pace, (yield from NewId()), dry_run=dry_run, progress=progress)
     if since is not None or until is not None:
-        yield from _log(pace, lambda each: _is_named(each, key, prefix), since or 0.0, until)
+        yield from _log(teller, lambda each: _is_named(each, key, prefix), since or 0.0, until)
     elif key is not None:
-        yield from pace.offer((yield from _object(bucket, key)))
+        yield from teller.offer((yield from _object(bucket, key)))
     else:
-        yield from _objects(bucket, prefix or "", pace)
-    yield from pace.flush()
-    return Replayed(pace.name, pace.sent, pace.looked_at)
+        yield from _objects(bucket, prefix or "", teller)
+    yield from teller.flush()
+    return Replayed(teller.name, teller.sent, teller.looked_at)
 
 
 def _check_what(key: str | None, prefix: str | None, *, timed: bool) -> None:
@@ -108,17 +105,17 @@ def _is_named(event: ObjectEvent, key: str | None, prefix: str | None) -> bool:
 
 def replay_existing(bucket: OpenBucket, rule: Rule, prefix: str) -> Procedure[Replayed]:
     """One event for each object that is there already: a rule that begins with what exists."""
-    return (yield from replay(bucket, rule, prefix=prefix, rate_per_second=1_000_000))
+    return (yield from replay(bucket, rule, prefix=prefix, rate_per_second=RATE_MAX))
 
 
-class _Pace:
+class _Teller:
     """Sends what is gathered, no faster than asked."""
 
     def __init__(
         self,
         bucket: OpenBucket,
         rule: Rule,
-        rate: float,
+        pace: Pace,
         name: str,
         *,
         dry_run: bool,
@@ -126,7 +123,7 @@ class _Pace:
     ) -> None:
         self.bucket = bucket
         self.rule = rule
-        self.rate = rate
+        self.pace = pace
         self.name = name
         self.dry_run = dry_run
         self.progress = progress
@@ -134,7 +131,6 @@ class _Pace:
         self.sent = 0
         self.looked_at = 0
         self._gathered: list[ObjectEvent] = []
-        self._next_at = 0.0
 
     def offer(self, event: ObjectEvent) -> Procedure[None]:
         """Take the event if the rule may want it; what the object itself decides is seen when it is delivered."""
@@ -142,7 +138,7 @@ class _Pace:
         if self.chosen.decide(event) is Decision.NO_MATCH:
             return
         self._gathered.append(event)
-        if len(self._gathered) >= max(1, min(BATCH, int(self.rate))):
+        if len(self._gathered) >= self.pace.batch:
             yield from self.flush()
 
     def flush(self) -> Procedure[None]:
@@ -150,10 +146,7 @@ class _Pace:
         if not events:
             return
         if not self.dry_run:
-            now = yield from Now()
-            if now < self._next_at:
-                yield from Pause(self._next_at - now)
-            self._next_at = max(now, self._next_at) + len(events) / self.rate
+            yield from self.pace.take(len(events))
             yield from report(self.bucket, events, to=self.rule.subscription, headers={REPLAY_HEADER: self.name})
         self.sent += len(events)
         self.progress(self.sent)
@@ -167,19 +160,21 @@ def _object(bucket: OpenBucket, key: str) -> Procedure[ObjectEvent]:
     return there(item, exact=bucket.exact_versions)
 
 
-def _objects(bucket: OpenBucket, prefix: str, pace: _Pace) -> Procedure[None]:
+def _objects(bucket: OpenBucket, prefix: str, teller: _Teller) -> Procedure[None]:
     position: str | None = ""
     while position is not None:
         items, position = yield from list_items(bucket, prefix, position)
         for item in items:
-            yield from pace.offer(there(item, exact=bucket.exact_versions))
+            yield from teller.offer(there(item, exact=bucket.exact_versions))
 
 
-def _log(pace: _Pace, is_named: Callable[[ObjectEvent], bool], since: float, until: float | None) -> Procedure[None]:
-    queue = yield from events_queue(pace.bucket)
+def _log(
+    teller: _Teller, is_named: Callable[[ObjectEvent], bool], since: float, until: float | None
+) -> Procedure[None]:
+    queue = yield from events_queue(teller.bucket)
     now = yield from Now()
     end = now if until is None else until
-    choice = RuleChoice(pace.rule, pace.chosen)
+    choice = RuleChoice(teller.rule, teller.chosen)
     for shard in range(queue.settings.shards):
         log = queue.log(shard)
         stop = yield from fresh_tail(queue, log)  # what we send ourselves does not count
@@ -193,7 +188,7 @@ def _log(pace: _Pace, is_named: Callable[[ObjectEvent], bool], since: float, unt
                 if event is None or line.to is not None or choice.was_told(window.verdict(offset)):
                     continue
                 if since <= seconds_of(event.at) <= end and is_named(event):
-                    yield from pace.offer(event)
+                    yield from teller.offer(event)
             base = segment.end
 
 

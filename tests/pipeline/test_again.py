@@ -200,6 +200,16 @@ def test_a_pipeline_of_a_table_cannot_be_told(bucket: Bucket) -> None:
         again(bucket, table, prefix="")
 
 
+def test_a_pipeline_with_state_is_not_told_twice(bucket: Bucket) -> None:
+    @stage(takes=BODY, gives="id string, size int", key="id", state="count int")
+    def tally(key: Any, rows: Any, before: Any) -> Any:
+        raise NotImplementedError
+
+    counting = Pipeline(name="tally", source=POSTS.source, stages=(tally,), target=ToQueue(queue="out"))
+    with pytest.raises(Invalid, match="stage 'tally' keeps state by key"):
+        again(bucket, counting, prefix="")
+
+
 @pytest.mark.parametrize(
     ("which", "said"),
     [

@@ -90,6 +90,9 @@ def retell(
     1,000); with a time span, what the log has. Of a queue: the messages that the log still has (a GET for each
     segment from `since` on). `NotFound` if the pipeline has never run on this bucket: nobody would hear it.
     """
+    counting = next((each.name for each in pipeline.stages if each.keyed is not None), None)
+    if counting is not None:
+        raise Invalid(f"stage {counting!r} keeps state by key, and would count a second time what it is told again")
     pace = Pace(rate_per_second)
     match pipeline.source:
         case FromEvents() as source:

@@ -148,7 +148,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     """An application. `bucketmq apps run NAME` runs all of it on one machine, `--only PART` one part of it.
 
     `commands` gives the Typer app of its verbs, `bucketmq NAME ...`; `demo` the function behind `bucketmq apps demo
-    NAME`. Both are functions that import what they give.
+    NAME`; `tabs` what it adds to the dashboard, by its settings. All are functions that import what they give.
     """
 
     name: str
@@ -158,7 +158,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     agents: tuple[Agent, ...] = ()
     rules: tuple[WantedRule, ...] = ()
     queues: tuple[WantedQueue, ...] = ()
-    tabs: tuple[Any, ...] = ()
+    tabs: Callable[[Any], tuple[Any, ...]] | None = None
     commands: Callable[[], typer.Typer] | None = None
     demo: Callable[[], Callable[..., None]] | None = None
 

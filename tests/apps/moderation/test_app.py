@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
+import httpx2
 import msgspec
 import pytest
 from cli.ran import Cli
+from cli.running import running
+from server.running import until
 
 from bucketmq.apps.moderation.agents import page
 from bucketmq.apps.moderation.app import MODERATION
@@ -60,3 +64,36 @@ def test_whoever_runs_it_gets_a_token_of_the_desk_if_nobody_has_one() -> None:
         "link": "http://127.0.0.1:1",
         "environment": {},
     }
+
+
+@pytest.mark.slow
+def test_all_of_it_runs_on_one_machine_and_a_post_goes_through(
+    bucket: Bucket, folder: Path, environment: dict[str, str]
+) -> None:
+    words = [
+        "apps",
+        "run",
+        "moderation",
+        "--without-spark",
+        "--classifier",
+        "none",
+        "--port-ingest",
+        "0",
+        "--port-desk",
+        "0",
+        "--json",
+    ]
+    with running(words, environment, folder) as process:
+        page = process.row()["page"]  # before anything else
+        addresses = {}
+        while (row := process.row())["said"] != f"all parts are ready on {environment['BUCKETMQ_URL']}":
+            if row["said"].startswith("ready at "):
+                addresses[row["part"]] = row["said"].removeprefix("ready at ")
+        assert page.startswith(f"{addresses['desk']}/#token=")
+        assert httpx2.get(addresses["desk"], timeout=30).status_code == 200
+        sent = httpx2.post(f"{addresses['ingest']}/submit", json={"id": "p1", "text": "hello"}, timeout=30)
+        assert sent.status_code == 201
+        until((folder / "bucket" / "approved" / "p1.json").exists)
+        code, _, err = process.stop()
+        assert code == 0, err
+        assert page.partition("#token=")[2] not in err

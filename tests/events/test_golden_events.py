@@ -169,6 +169,13 @@ GATHERING = Gathering(
     revision=5,
 )
 
+GATHERING_WITH_TIMES = Gathering(
+    values={"id": "7"},
+    members={"a/{id}.json": Member("a/7.json", "v1", "evt_1", "2026-11-16T12:00:00.000000Z")},
+    began_at="2026-11-16T12:00:01.000000Z",
+    revision=1,
+)
+
 MANIFEST = Manifest(
     prefix="pending/",
     chunks=(Chunk("q2v8k0c5x9w1m3aa", 10_000, "pending/m.json"), Chunk("c5x9w1m3aab7q2v8", 12)),
@@ -231,6 +238,7 @@ FILES: Files = {
     "rule-begins.json": (RULE_WITH_BEGINS, documents.encode, document(Rule)),
     "rule.secrets.json": (SECRETS, documents.encode, document(Secrets)),
     "set.json": (GATHERING, documents.encode, document(Gathering)),
+    "set-times.json": (GATHERING_WITH_TIMES, documents.encode, document(Gathering)),
     "manifest.json": (MANIFEST, documents.encode, document(Manifest)),
     "manifest-done.json": (MANIFEST_DONE, documents.encode, document(Manifest)),
     "chunk.ndjson": (ITEMS, encode_items, lambda body: decode_items(body, "it")),

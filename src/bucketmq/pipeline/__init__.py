@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from bucketmq.pipeline.fitting import Misshapen
     from bucketmq.pipeline.pipeline import Pipeline
     from bucketmq.pipeline.results import Later, Outcomes
+    from bucketmq.pipeline.sets import FromSets
     from bucketmq.pipeline.stages import Stage, stage
+    from bucketmq.pipeline.upserts import ToUpserts
 
 _HOMES = {
     "ends": ("FromEvents", "FromQueue", "FromTable", "ToObjects", "ToQueue", "ToTable"),
     "pipeline": ("Pipeline",),
     "fitting": ("Misshapen",),
     "results": ("Later", "Outcomes"),
+    "sets": ("FromSets",),
     "stages": ("Stage", "stage"),
+    "upserts": ("ToUpserts",),
 }
 """Where the names live. A module is imported when a name of it is used: most processes of Spark need few of them."""
 
@@ -41,6 +45,7 @@ if not TYPE_CHECKING:  # a type checker that saw this would take any name for on
 __all__ = [
     "FromEvents",
     "FromQueue",
+    "FromSets",
     "FromTable",
     "Later",
     "Misshapen",
@@ -50,5 +55,6 @@ __all__ = [
     "ToObjects",
     "ToQueue",
     "ToTable",
+    "ToUpserts",
     "stage",
 ]

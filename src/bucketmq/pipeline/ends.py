@@ -16,7 +16,9 @@ from bucketmq.errors import Invalid
 from bucketmq.events import filters
 from bucketmq.events.event import HOPS_MAX_DEFAULT
 from bucketmq.pipeline.columns import column_names
+from bucketmq.pipeline.sets import FromSets
 from bucketmq.pipeline.template import check_template
+from bucketmq.pipeline.upserts import ToUpserts
 from bucketmq.procedures.queues import EVENTS, check_queue_name
 from bucketmq.queue.settings import DEAD_SUFFIX, check_name
 
@@ -255,8 +257,8 @@ def _title(what: str, bucket: str | None) -> str:
     return what if bucket is None else f"{what} in {without_secrets(bucket)}"
 
 
-Source = FromQueue | FromEvents | FromTable
-Target = ToQueue | ToObjects | ToTable
+Source = FromQueue | FromEvents | FromSets | FromTable
+Target = ToQueue | ToObjects | ToTable | ToUpserts
 
 
 def is_following(target: Target) -> bool:

@@ -18,8 +18,9 @@ from bucketmq.events.window import Window
 from bucketmq.pipeline.chain import Failed
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.content import BYTES_AT_ONCE, Answer, Contents, Fetched, Unreadable, Unwanted, fetch
-from bucketmq.pipeline.ends import EVENT_COLUMNS, MESSAGE_COLUMNS, FromEvents, FromQueue, FromTable, Source
+from bucketmq.pipeline.ends import EVENT_COLUMNS, MESSAGE_COLUMNS, FromEvents, FromQueue, FromTable, Source, ddl_of
 from bucketmq.pipeline.fitting import fit
+from bucketmq.pipeline.sets import SET_COLUMNS, FromSets
 from bucketmq.pipeline.states import State, of_event
 from bucketmq.procedures.objects.metadata import Cause, cause_of
 from bucketmq.procedures.objects.report import has_times
@@ -67,10 +68,10 @@ def intake_of(source: Source, bucket: Callable[[], Bucket], *, collapse: bool = 
     object that is gone is no row then.
     """
     match source:
-        case FromQueue(body_schema=None):
-            return Plain(source.columns)
-        case FromQueue():
-            return Bodies(source)
+        case FromQueue(body_schema=fields):
+            return Plain(source.columns) if fields is None else Bodies(source.columns, fields)
+        case FromSets():
+            return Bodies(source.columns, ddl_of(SET_COLUMNS))
         case FromEvents():
             return Events(source, bucket, collapse=collapse, follows=follows)
         case FromTable():
@@ -92,14 +93,13 @@ class Plain:
 class Bodies:
     """Messages whose bodies are objects: their fields become columns."""
 
-    def __init__(self, source: FromQueue) -> None:
+    def __init__(self, columns: str, body_schema: str) -> None:
         import pyarrow as pa
 
         from bucketmq.pipeline.bodies import BodyReader
 
-        assert source.body_schema is not None
-        self._schema = arrow_schema(source.columns)
-        self._fields = arrow_schema(source.body_schema)
+        self._schema = arrow_schema(columns)
+        self._fields = arrow_schema(body_schema)
         self._reader = BodyReader(pa.struct(list(self._fields)))
 
     def take(self, raw: pa.RecordBatch) -> Iterator[Taken]:

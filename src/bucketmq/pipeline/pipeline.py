@@ -106,6 +106,8 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
         bucket.watch(pipeline.source.filter, name=pipeline.name)(pipeline.watcher(bucket))
         bucket.queue("posts").run(pipeline.watcher(bucket))
         ```
+
+        For a source of sets, it is run on the queue that `source.gather(bucket)` has them sent to.
         """
         from bucketmq.pipeline.watcher import handler
 

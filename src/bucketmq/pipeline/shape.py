@@ -1,7 +1,7 @@
 """The last step of a chain: rows brought into the shape that whoever writes the targets wants.
 
 A column for each target, `_0`, `_1`, ..., in the order of the pipeline: a struct of a message's columns, a list of
-objects, or the row itself for a table; null where the target's `where` leaves the row out. All targets are worked out
+objects, or the row itself for tables; null where the target's `where` leaves the row out. All targets are worked out
 here, before anything is written: a row that one of them cannot take goes to none of them.
 
 It is a stage like any other, so that a row of which no message or object can be made is a dead letter and not a failed
@@ -20,6 +20,7 @@ from bucketmq.pipeline.results import Outcomes
 from bucketmq.pipeline.stages import Stage
 from bucketmq.pipeline.states import STATE, STATE_KIND, follows_of, states_of
 from bucketmq.pipeline.things import THINGS, Maker, as_column
+from bucketmq.pipeline.upserts import ToUpserts, check_rows, check_target
 from bucketmq.pipeline.where import Where
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def _one(target: Target, gives: str, check_keys: CheckKeys | None) -> One:
             return ObjectShape(target, gives, check_keys)
         case ToTable():
             return TableShape(target, gives)
+        case ToUpserts():
+            return UpsertShape(target, gives)
         case _:
             assert_never(target)
 
@@ -201,8 +204,27 @@ class TableShape:
         taken = [name for name in column_names(gives) if name.lower() in TABLE_FOLDERS]
         if taken:
             raise Invalid(f"a table has a column {taken[0]!r} of its own, which would hide this one; rename it")
-        fields = (f"{quoted(field.name)}:{type_text(field.type)}" for field in arrow_schema(gives))
-        self.kind = f"struct<{','.join(fields)}>"
+        self.kind = type_of_row(gives)
 
     def __call__(self, batch: pa.RecordBatch, wanted: Sequence[bool]) -> pa.Array:
         return spread(chosen(batch, wanted).to_struct_array(), wanted)
+
+
+class UpsertShape:
+    """Rows as they are, if the table can take them."""
+
+    def __init__(self, target: ToUpserts, gives: str) -> None:
+        check_columns(gives, target.meaning, f"the {target.title}")
+        check_target(target, arrow_schema(gives))
+        self._target = target
+        self.kind = type_of_row(gives)
+
+    def __call__(self, batch: pa.RecordBatch, wanted: Sequence[bool]) -> pa.Array:
+        rows = chosen(batch, wanted)
+        check_rows(self._target, rows)
+        return spread(rows.to_struct_array(), wanted)
+
+
+def type_of_row(gives: str) -> str:
+    fields = (f"{quoted(field.name)}:{type_text(field.type)}" for field in arrow_schema(gives))
+    return f"struct<{','.join(fields)}>"

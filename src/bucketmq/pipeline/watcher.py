@@ -28,8 +28,9 @@ from bucketmq.pipeline.lineage import is_current
 from bucketmq.pipeline.objects import check_keys
 from bucketmq.pipeline.registers import Memory, Registers
 from bucketmq.pipeline.resources import of_process
-from bucketmq.pipeline.shape import CheckKeys
+from bucketmq.pipeline.shape import CheckKeys, column_of
 from bucketmq.pipeline.states import State
+from bucketmq.pipeline.upserts import ToUpserts, write_rows
 from bucketmq.pipeline.writing import (
     Settled,
     Writing,
@@ -172,10 +173,14 @@ class Buckets:
             there.run(check_keys(there.open, keys))
 
     def write(self, done: Sequence[Settled]) -> None:
-        """Write all objects, then send all messages."""
+        """Write all objects and the rows of tables, then send all messages."""
         for each in done:
             for writing in writings_of(self._targets, each.batch, each.causes):
                 self._carry_out(writing)
+        for place, target in enumerate(self._targets):
+            if isinstance(target, ToUpserts):
+                columns = [each.batch.column(column_of(place)) for each in done]
+                self._home.run(write_rows(self._home.open, target, columns))
         for each in done:
             for place, target in enumerate(self._targets):
                 if isinstance(target, ToQueue):

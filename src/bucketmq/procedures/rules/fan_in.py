@@ -57,12 +57,14 @@ logger = logging.getLogger("bucketmq")
 _HOLE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-class Member(msgspec.Struct, frozen=True):
+class Member(msgspec.Struct, frozen=True, omit_defaults=True):
     """One object of a set, as its event told it."""
 
     key: str
     version: str | None
     event: str
+    at: str = ""
+    """When it came, as the event tells; empty in sets that an earlier release began."""
 
 
 class Gathering(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -102,6 +104,13 @@ class Complete(Value, msgspec.Struct, frozen=True):
     missing: tuple[str, ...]
     """Keys without an object when the deadline came; empty if the set is complete."""
     versions: dict[str, str | None]
+    name: str = ""
+    """The name of the set: the same for the same values."""
+    began_at: str = ""
+    """When its first object was entered. The name and this tell one set from a later one with the same values."""
+    first_at: str = ""
+    """When the first of its objects came, as their events tell."""
+    last_at: str = ""
 
 
 class Gather:
@@ -184,7 +193,7 @@ def _act(run: RuleRun, gather: Gather, parcel: Parcel) -> Procedure[None]:
     began = yield from Now()
     outcome: object = outcomes.Done()
     for template, values in gather.match(parcel.event.key):
-        member = Member(parcel.event.key, parcel.event.version, parcel.event.id)
+        member = Member(parcel.event.key, parcel.event.version, parcel.event.id, parcel.event.at)
         state = yield from _enter(run, gather, template, values, member)
         if state.fired is None and all(each in state.members for each in gather.templates):
             outcome = yield from _fire(run, gather, set_name(values), "complete", parcel.piece.delivery)
@@ -357,8 +366,16 @@ def complete_of(gather: Gather, state: Gathering) -> Complete:
         if template not in state.members
     )
     members = [state.members[template] for template in present]
+    times = sorted(each.at for each in members if each.at) or [state.began_at]
     return Complete(
-        state.values, tuple(each.key for each in members), missing, {each.key: each.version for each in members}
+        state.values,
+        tuple(each.key for each in members),
+        missing,
+        {each.key: each.version for each in members},
+        name=set_name(state.values),
+        began_at=state.began_at,
+        first_at=times[0],
+        last_at=times[-1],
     )
 
 

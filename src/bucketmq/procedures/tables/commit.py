@@ -15,7 +15,7 @@ that no file may get into a head that is older than `FRESH_SECONDS`: it is writt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,6 +64,19 @@ class Made(msgspec.Struct, frozen=True):
     """When writing them began, on the store's clock."""
 
 
+class Job(msgspec.Struct, frozen=True):
+    """What is to be done elsewhere."""
+
+    head: Head
+    schema: str
+    done: frozenset[str]
+    """The files of shards whose successors are written already."""
+
+
+MakeFiles = Callable[[Job], Mapping[str, Made]]
+"""Writes the files of a commit, for instance on executors: by the file that they take the place of."""
+
+
 def commit(table: OpenTable, changes: Sequence[Change], *, mark: Mark | None = None) -> Procedure[Committed]:
     """Apply changes, all or none of them, once for each mark. Commits of one process that come together ride together.
 
@@ -76,7 +89,7 @@ def commit(table: OpenTable, changes: Sequence[Change], *, mark: Mark | None = N
 
 
 def commit_steps(table: OpenTable, steps: Sequence[Step], *, mark: Mark | None = None) -> Procedure[Committed]:
-    """The same, for changes that were worked out. A table that is not open by its shape takes no steps."""
+    """The same, for changes that were worked out."""
     if mark is not None:
         check_name(mark.id, "commit id")
     load = Load(mark, list(steps))
@@ -122,9 +135,8 @@ class _Carrying:
         text = schema_text(schema)
         if self._basis != (text, waiting):
             self._made, self._basis = {}, (text, waiting)
-        places = _places(head, waiting)
         try:
-            yield from self._make(head, schema, places, now)
+            places = yield from self._make(head, schema, waiting, now)
         except _Outdated as error:
             return error
         if (yield from Now()) - min((each.at for each in self._made.values()), default=now) >= FRESH_SECONDS:
@@ -165,17 +177,16 @@ class _Carrying:
                 waiting.append(load)  # the same commit twice at a time: the second finds the first
         return waiting
 
-    def _make(self, head: Head, schema: pa.Schema, places: Places, now: float) -> Procedure[None]:
-        """Write the new files of the shards that have none yet, or old ones."""
+    def _make(self, head: Head, schema: pa.Schema, loads: list[Load], now: float) -> Procedure[Places]:
+        """Write the new files of the shards that are touched and have none yet, or old ones."""
+        places = _places(head, loads)
         self._made = {file: each for file, each in self._made.items() if now - each.at < FRESH_SECONDS}
         for place, its in places.items():
             shard = head.shards[place]
             if shard.file not in self._made:
-                at = yield from Now()
-                before = yield from contents_of(self._table, shard, schema)
                 steps = [step for _, step in its]
-                work = Work(shard.start, before, steps, head.shape, schema, at, new=not shard.file)
-                self._made[shard.file] = yield from write_files(self._table, work)
+                self._made[shard.file] = yield from write_shard(self._table, head, shard, schema, steps)
+        return places
 
     def _told(self, version: int, head: Head, loads: list[Load], places: Places) -> list[tuple[Load, Committed]]:
         """What each caller is told if a write of the head landed."""
@@ -184,6 +195,41 @@ class _Carrying:
             for (load, _), old in zip(its, self._made[head.shards[place].file].stale, strict=True):
                 stale[load].update(dict.fromkeys(sorted(old, key=str)))
         return [(load, Committed(version, tuple(groups))) for load, groups in stale.items()]
+
+
+def commit_elsewhere(table: OpenTable, schema: pa.Schema, mark: Mark, make: MakeFiles) -> Procedure[Committed]:
+    """Commit what `make` puts into files, for rows with these columns, once for each mark.
+
+    `make` is handed the head and the columns that the table is to have, and the files of shards that it need not look
+    at again; for each other shard that it touches it answers what `write_shard` made of it.
+    """
+    check_name(mark.id, "commit id")
+    load = Load(mark, [Step({}, schema.empty_table())])
+    yield from _Elsewhere(table, load, make).carry()
+    if load.error is not None:
+        raise load.error
+    assert load.committed is not None
+    return load.committed
+
+
+class _Elsewhere(_Carrying):
+    """A commit whose files others write."""
+
+    def __init__(self, table: OpenTable, load: Load, make: MakeFiles) -> None:
+        super().__init__(table, [load])
+        self._elsewhere = make
+
+    def _make(self, head: Head, schema: pa.Schema, loads: list[Load], now: float) -> Procedure[Places]:
+        self._made = {file: each for file, each in self._made.items() if now - each.at < FRESH_SECONDS}
+        job = Job(head, schema_text(schema), frozenset(self._made))
+        made: Mapping[str, Made] = yield from Call(self._elsewhere, job)
+        self._made.update(made)
+        if not head.version and not self._made:  # a table that is new gets a file at any rate
+            blank = yield from write_shard(self._table, head, head.shards[0], schema, ())
+            self._made[head.shards[0].file] = blank
+        (load,) = loads
+        touched = [place for place, shard in enumerate(head.shards) if shard.file in self._made]
+        return {place: [(load, load.steps[0])] * len(self._made[head.shards[place].file].stale) for place in touched}
 
 
 def _begun(table: OpenTable, head: Head | None, loads: list[Load]) -> tuple[Head | None, pa.Schema | None]:
@@ -220,18 +266,24 @@ def _places(head: Head, loads: list[Load]) -> Places:
     return found
 
 
-def write_files(table: OpenTable, work: Work) -> Procedure[Made]:
-    """Apply steps to what a shard holds and write the files that take its place. One PUT, more if it is divided."""
+def write_shard(
+    table: OpenTable, head: Head, shard: Shard, schema: pa.Schema, steps: Sequence[Step]
+) -> Procedure[Made]:
+    """Apply steps to a shard of a head and write the files that take its place. One GET and one PUT; more PUTs if it is
+    divided, none if nothing changes."""
+    at = yield from Now()
+    before = yield from _contents(table, shard, schema)
+    work = Work(shard.start, before, steps, head.shape, schema, at, new=not shard.file)
     done: Done = yield from Call(rewrite, work)
     shards = []
     for piece in done.pieces:
         file = table.keys.file((yield from NewId()))
         yield from create_named(table.keys.at(file), piece.body)
         shards.append(Shard(piece.start, file, piece.rows, len(piece.body), piece.sha256))
-    return Made(tuple(shards), done.stale, work.now)
+    return Made(tuple(shards), done.stale, at)
 
 
-def contents_of(table: OpenTable, shard: Shard, schema: pa.Schema) -> Procedure[Contents]:
+def _contents(table: OpenTable, shard: Shard, schema: pa.Schema) -> Procedure[Contents]:
     if not shard.file:
         return Contents(schema.empty_table())
     key = table.keys.at(shard.file)

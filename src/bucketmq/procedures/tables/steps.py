@@ -89,7 +89,7 @@ def table_of(rows: Rows, shape: Shape) -> pa.Table:
             raise Invalid(f"the rows have no column {name!r}, which the table needs; there are {table.column_names}")
         if table.column(name).null_count:
             raise Invalid(f"column {name!r} is null in some row; every row needs a value there")
-        _check_type(name, table.column(name).type, may_be_time=name == shape.newer_by)
+        check_type(name, table.column(name).type, may_be_time=name == shape.newer_by)
     return table
 
 
@@ -191,7 +191,8 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _check_type(name: str, kind: pa.DataType, *, may_be_time: bool) -> None:
+def check_type(name: str, kind: pa.DataType, *, may_be_time: bool) -> None:
+    """Raise `Invalid` unless a column that means something can be of this type."""
     from pyarrow import types
 
     text = (types.is_string(kind) or types.is_large_string(kind)) and not may_be_time

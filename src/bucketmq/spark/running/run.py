@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,13 +12,15 @@ from pyspark.sql.functions import col, count_if, get_json_object
 from bucketmq.errors import Invalid
 from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.ends import FromTable, ToTable
+from bucketmq.pipeline.upserts import ToUpserts
 from bucketmq.procedures.queues import EVENTS
 from bucketmq.spark.options import COLUMNS, FORMAT, SOURCE_OPTIONS, STORE_OPTIONS, place_of, targets_option
 from bucketmq.spark.running.flow import Flow
 from bucketmq.spark.running.frames import BeforeFrame, Framed
 from bucketmq.spark.running.progress import DEAD_LETTERS, OBSERVED
 from bucketmq.spark.source import register
-from bucketmq.spark.write.table import BatchWriter
+from bucketmq.spark.write.table import BatchWriter, WriteRows, write_files
+from bucketmq.spark.write.upserts import UpsertWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -102,8 +105,13 @@ def _read(pipeline: Pipeline, url: str, spark: SparkSession, options: dict[str, 
 def _written(
     pipeline: Pipeline, place: Place, rows: DataFrame, checkpoint: str, of_store: dict[str, str]
 ) -> DataStreamWriter:
-    """One sink for all that is ours. Where Spark writes tables, both are given each batch, the tables first."""
-    tables = {place: each for place, each in enumerate(pipeline.outputs) if isinstance(each, ToTable)}
+    """One sink for objects and messages. Where there are tables, both are given each batch, the tables first."""
+    tables: dict[int, WriteRows] = {}
+    for number, each in enumerate(pipeline.outputs):
+        if isinstance(each, ToTable):
+            tables[number] = partial(write_files, each)
+        elif isinstance(each, ToUpserts):
+            tables[number] = UpsertWriter(each, pipeline.gives, place)
     ends = targets_option(pipeline.name, pipeline.outputs)
     common = {"path": place.url, "deadLetters": pipeline.dead_letters, "targets": ends, **of_store}
     if _has_frame(pipeline):

@@ -10,7 +10,7 @@ it publishes messages and dead letters, once for each batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -22,12 +22,15 @@ from bucketmq.pipeline.shape import TABLE_FOLDERS, column_of
 from bucketmq.spark import checkpoint
 from bucketmq.spark.options import FORMAT
 
+WriteRows = Callable[[DataFrame, str, int], None]
+
 
 class BatchWriter:
-    """What Spark calls with every batch: `tables` by their place among the pipeline's targets; the other targets and
-    the dead letters go to our own sink, whose `options` these are."""
+    """What Spark calls with every batch: `tables` by their place among the pipeline's targets, each as something that
+    is handed the rows, the query and the batch; the other targets and the dead letters go to our own sink, whose
+    `options` these are."""
 
-    def __init__(self, tables: Mapping[int, ToTable], options: dict[str, str], location: str) -> None:
+    def __init__(self, tables: Mapping[int, WriteRows], options: dict[str, str], location: str) -> None:
         self._tables = dict(tables)
         self._options = options
         self._location = location
@@ -36,8 +39,9 @@ class BatchWriter:
         query = _query_id(rows, self._location)
         rows = rows.persist()
         try:
-            for place, target in self._tables.items():
-                _write(target, rows.where(col(column_of(place)).isNotNull()), place, query, batch)
+            for place, write in self._tables.items():
+                column = column_of(place)
+                write(rows.where(col(column).isNotNull()).select(f"{column}.*"), query, batch)
             others = rows.drop(*map(column_of, self._tables))
             sink = others.write.format(FORMAT).mode("append")
             sink.options(**self._options, txn=query, batch=str(batch)).save()
@@ -45,10 +49,11 @@ class BatchWriter:
             rows.unpersist()
 
 
-def _write(target: ToTable, rows: DataFrame, place: int, query: str, batch: int) -> None:
+def write_files(target: ToTable, rows: DataFrame, query: str, batch: int) -> None:
+    """Write the rows of a batch as files of a table."""
     of_query, of_batch = TABLE_FOLDERS
     path = f"{target.path.rstrip('/')}/{of_query}={query}/{of_batch}={batch}"
-    writer = rows.select(f"{column_of(place)}.*").write.format(target.format).mode("overwrite")
+    writer = rows.write.format(target.format).mode("overwrite")
     if target.partition_by:
         writer = writer.partitionBy(*target.partition_by)
     writer.save(path)

@@ -30,6 +30,8 @@ from bucketmq.procedures.queues import DELIVERIES, EVENTS, FIRST_SETTINGS
 from bucketmq.procedures.rules.fan_in import Gathering
 from bucketmq.procedures.rules.journal import Attempt
 from bucketmq.procedures.segments.losses import Losses
+from bucketmq.procedures.tables.files import Footer
+from bucketmq.procedures.tables.unused import Unused
 from bucketmq.procedures.upkeep.archive import Archive
 from bucketmq.procedures.upkeep.readers import Reader
 from bucketmq.queue.head import Head
@@ -37,10 +39,12 @@ from bucketmq.queue.message import Message
 from bucketmq.queue.routing import shard_of
 from bucketmq.queue.settings import Settings
 from bucketmq.server.seen import SeenId
+from bucketmq.tables.head import Head as TableHead
+from bucketmq.tables.head import Shape, Shard
 from docs.pages import ROOT, blocks
 
 FOLDER = ROOT / "docs" / "format"
-PAGES = {name: FOLDER / f"{name}.md" for name in ("README", "queues", "protocols", "events", "applications")}
+PAGES = {name: FOLDER / f"{name}.md" for name in ("README", "queues", "protocols", "events", "tables", "applications")}
 """In the order of their sections, as far as a page has neighbouring ones."""
 TEXTS = {name: page.read_text(encoding="utf-8") for name, page in PAGES.items()}
 TEXT = "\n".join(TEXTS.values())
@@ -72,6 +76,9 @@ KINDS: dict[str, Any] = {
     "state": State,
     "lineage": Lineage,
     "losses": Losses,
+    "table": TableHead,
+    "footer": Footer,
+    "unused": Unused,
     "post": Register,
     "record": Record,
     "review": dict[str, Any],
@@ -158,6 +165,9 @@ def _in_full(field: msgspec.structs.FieldInfo) -> Any:
         ("### 11.2 Events", ObjectEvent),
         ("### 11.4 Rules", Rule),
         ("### 11.12 Lineage", Lineage),
+        ("### 13.1 The head", TableHead),
+        ("### 13.1 The head", Shape),
+        ("### 13.1 The head", Shard),
         ("### 12.2 The register of a post", Register),
         ("### 12.2 The register of a post", Decision),
         ("### 12.2 The register of a post", Review),
@@ -227,7 +237,9 @@ def _made_with(queue: str) -> dict[str, Any]:
     return {name: json.loads(value) for name, value in re.findall(r"`(\w+)` (\w+)", sentence[1])}
 
 
-GOLDEN = sorted(path for part in ("log", "events", "pipeline") for path in (ROOT / "tests" / part / "golden").iterdir())
+GOLDEN = sorted(
+    path for part in ("log", "events", "pipeline", "tables") for path in (ROOT / "tests" / part / "golden").iterdir()
+)
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name)

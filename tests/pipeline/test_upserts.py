@@ -92,6 +92,9 @@ def test_a_batch_of_many_shards_is_one_commit(inbox: Inbox, monkeypatch: pytest.
     assert {row["id"]: row["n"] for row in table.read().to_pylist()} == {
         f"r{n}": n if n >= 100 else -1 for n in range(300)
     }
+    files = [str(inbox.file(key)) for key in table.snapshot().files]
+    read = inbox.spark.read.option("mergeSchema", "true").parquet(*files)
+    assert {row.id: row.n for row in read.collect()} == {row["id"]: row["n"] for row in table.read().to_pylist()}
     (letter,) = inbox.bucket.queue("rows").dead_letters.peek()
     assert "column 'id' is null here" in letter.reason
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("pyspark")
+
 from procedures.objects.world import World
 from procedures.rules.test_watchers import run, run_until_death
+from spark.conftest import Inbox
 
 import bucketmq
 from bucketmq.pipeline import FromSets, Pipeline, ToQueue, stage
+from pipeline.test_pipeline import run as run_on_spark
 
 SETS = FromSets(queue="nights", keys=("a/{day}", "b/{day}"), deadline_seconds=60)
 
@@ -129,6 +135,31 @@ def test_a_set_that_fails_is_a_dead_letter_of_its_queue_and_can_be_redriven(memo
     queue.dead_letters.redrive()
     queue.run(counting.watcher(bucket), stop_when_empty=True, signals=False)
     assert [message.body for message in bucket.queue("counts").peek()] == [{"n": 2}]
+
+
+@pytest.mark.timeout(300)
+def test_without_spark_the_same_comes_of_the_same(inbox: Inbox, tmp_path: Path) -> None:
+    sets = Pipeline(name="nights", source=SETS, target=ToQueue(queue="closed"))
+    other = Inbox(tmp_path / "other")
+    found = []
+    for each in (inbox, other):
+        SETS.gather(each.bucket, start="beginning")
+        for key in ("a/mon", "b/mon", "a/tue", "a/wed", "b/wed"):
+            each.bucket.put(key, 1)
+        each.bucket.run_watchers(stop_when_empty=True, signals=False)
+        if each is inbox:
+            run_on_spark(each, sets)
+        else:
+            each.bucket.queue("nights").run(sets.watcher(each.bucket), stop_when_empty=True, signals=False)
+        bodies = sorted(each.bodies("closed"), key=lambda body: str(body["values"]))
+        assert [(body["values"], body["keys"], body["missing"], body["complete"]) for body in bodies] == [
+            ({"day": "mon"}, ["a/mon", "b/mon"], [], True),
+            ({"day": "wed"}, ["a/wed", "b/wed"], [], True),
+        ]
+        assert all(body["first_at"] <= body["last_at"] and body["message_id"] for body in bodies)
+        found.append([(body["set"], sorted(body)) for body in bodies])
+    assert found[0] == found[1]
+    other.bucket.close()
 
 
 @pytest.mark.parametrize(

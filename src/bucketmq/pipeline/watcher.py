@@ -59,8 +59,8 @@ def handler(
 ) -> Callable[[Any], Done | Retry | Bury]:
     """The handler: given a `Change` where the source is events, a `Delivery` where it is a queue.
 
-    Objects first, then messages, as on Spark. Into objects it writes what Spark would; into queues too, but at least
-    once: a message that was handled and not acked is handled again.
+    Rows of tables first, then objects, then messages, as on Spark. Into objects it writes what Spark would; into queues
+    too, but at least once: a message that was handled and not acked is handled again.
     """
     buckets = Buckets(name, targets, bucket)
     home = buckets.of(None)
@@ -173,14 +173,14 @@ class Buckets:
             there.run(check_keys(there.open, keys))
 
     def write(self, done: Sequence[Settled]) -> None:
-        """Write all objects and the rows of tables, then send all messages."""
-        for each in done:
-            for writing in writings_of(self._targets, each.batch, each.causes):
-                self._carry_out(writing)
+        """Commit the rows of tables, write all objects, then send all messages: as on Spark."""
         for place, target in enumerate(self._targets):
             if isinstance(target, ToUpserts):
                 columns = [each.batch.column(column_of(place)) for each in done]
                 self._home.run(write_rows(self._home.open, target, columns))
+        for each in done:
+            for writing in writings_of(self._targets, each.batch, each.causes):
+                self._carry_out(writing)
         for each in done:
             for place, target in enumerate(self._targets):
                 if isinstance(target, ToQueue):

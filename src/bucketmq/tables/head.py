@@ -107,7 +107,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
     def place_of(self, slot: int) -> int:
         """Which of the shards has a slot."""
-        return bisect_right([shard.start for shard in self.shards], slot) - 1
+        return bisect_right(self.shards, slot, key=lambda shard: shard.start) - 1
 
     def stop_of(self, place: int) -> int:
         """Where the slots of a shard end, not included."""

@@ -11,10 +11,13 @@ import pytest
 pytest.importorskip("pyspark")
 
 import chunk_stages
+from procedures.objects.world import World
+from procedures.rules.test_watchers import run as watched
+from procedures.rules.test_watchers import run_until_death
 from spark.conftest import Inbox
 
 import bucketmq
-from bucketmq.pipeline import FromEvents, FromQueue, Pipeline, ToUpserts
+from bucketmq.pipeline import FromEvents, FromQueue, Pipeline, ToObjects, ToUpserts
 from bucketmq.procedures.tables import files as table_files
 from bucketmq.tables import Delete
 from bucketmq.tables.head import Mark
@@ -128,6 +131,35 @@ def test_a_rival_that_commits_while_executors_work_loses_nothing(inbox: Inbox) -
     assert (len(jobs), done.version) == (2, 3)
     assert sorted(row["id"] for row in table.read().to_pylist()) == ["a", "b", "c"]
     assert bucket.run(commit_elsewhere(opened, step.rows.schema, Mark("q", 6), make)).already
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # its threads die with it
+def test_a_watcher_killed_between_any_two_requests_leaves_a_document_whole() -> None:
+    """A document is replaced while its indexer dies: readers find its old rows or its new ones, these in the end."""
+    assert INDEX.target is not None
+    targets = (INDEX.target, ToObjects(template="seen/{+doc}", body="text"))
+    both = Pipeline(name="index", source=INDEX.source, stages=(chunk_stages.chunks,), targets=targets)
+    at, dead, states = 0, True, []
+    while dead:
+        world = World("copying")
+        living = world.connect()
+        living.watch(both.source.filter, name="index", start="beginning", lease_seconds=5)(both.watcher(living))
+        living.put("docs/a.txt", "one\ntwo")
+        watched(living)
+        living.put("docs/a.txt", "uno")
+        dying = world.connect(at=-1, fault="dies after")
+        dying.watch(both.source.filter, name="index", start="beginning", lease_seconds=5)(both.watcher(dying))
+        dying.hands.at = dying.hands.count + at  # what opens the bucket is not counted
+        run_until_death(dying)
+        states.append(living.table("chunks").read().sort_by("id").column("text").to_pylist())
+        assert states[-1] in (["one", "two"], ["uno"])
+        world.advance(30)
+        watched(living)
+        assert living.table("chunks").read().column("text").to_pylist() == ["uno"]
+        dead = dying.hands.dead
+        world.close()
+        at += 1
+    assert at > 10 and states[0] != states[-1]
 
 
 @pytest.mark.parametrize(

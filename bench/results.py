@@ -19,7 +19,10 @@ BARE = "bare"
 """The part that nobody can do without, done alone: the listing without a comparison, the request without a queue. A
 ratio to it is below one, and says how much of the speed that is possible is left."""
 
-PEERS = frozenset({PEER, PEER_REMEMBERS, BARE})
+EARLIER = "version 1"
+"""What an earlier version of ours did for the same thing."""
+
+PEERS = frozenset({PEER, PEER_REMEMBERS, BARE, EARLIER})
 MORE_IS_BETTER = frozenset({"messages/s", "events/s", "keys/s", "share"})
 
 
@@ -102,9 +105,9 @@ def measured(
 
 
 def with_ratios(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Our measurements with how many times they are better than the peer's at the same place: the published one, or
-    the bare thing."""
-    peers = {_place(each): each.value for each in measurements if each.subject in (PEER, BARE)}
+    """Our measurements with how many times they are better than the peer's at the same place: the published one, the
+    bare thing, or an earlier version of ours."""
+    peers = {_place(each): each.value for each in measurements if each.subject in (PEER, BARE, EARLIER)}
     found = []
     for each in measurements:
         peer = peers.get(_place(each))

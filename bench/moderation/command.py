@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from bench import suite
-from bench.moderation import classifier, sizes, whole
+from bench.moderation import classifier, lengths, sizes, whole
 from bench.moderation.sizes import Sizes
 from bench.results import Measurement
 
@@ -16,6 +16,7 @@ Scenario = Callable[[Sizes], Iterator[Measurement]]
 
 SCENARIOS: dict[str, tuple[Scenario, str]] = {
     "classifier": (classifier.by_itself, "the embedded model alone"),
+    "lengths": (lengths.compared, "the embedded model by length, beside encoding everything"),
     "whole": (whole.compared, "posts from submission to notice, by classifier and by cores"),
 }
 

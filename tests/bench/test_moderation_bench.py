@@ -14,8 +14,10 @@ pytest.importorskip("pyspark")
 
 from bench.moderation import cpu
 from bench.moderation.command import run
+from bench.moderation.lengths import LENGTHS, strung
 from bench.moderation.running import Case, Took
 from bench.moderation.whole import compared_rounds, quantile
+from bucketmq.apps.moderation.classify import encoder
 
 
 def test_the_classifier_alone_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,6 +29,23 @@ def test_the_classifier_alone_is_measured(tmp_path: Path, capsys: pytest.Capture
     assert [each["unit"] for each in report["measurements"]] == ["s", "texts/s", "ms/text"]
     assert all(each["value"] > 0 for each in report["measurements"])
     assert "embedded model" in capsys.readouterr().out
+
+
+def test_the_classifier_is_measured_by_length_beside_encoding_everything(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    if encoder.find() is None:
+        pytest.skip("the weights of the second stage are not installed")
+    file = tmp_path / "bench.json"
+    code = run(["--size", "tiny", "--only", "lengths", "--json", str(file)])
+    report = json.loads(file.read_text())
+    assert code == 0, report["broken"]
+    ours = [each for each in report["measurements"] if "ratio" in each]
+    assert [each["what"] for each in ours] == [f"posts of {length} characters" for length in LENGTHS]
+    assert len(report["measurements"]) == 2 * len(ours)
+
+
+def test_texts_are_as_long_as_they_are_said_to_be() -> None:
+    assert {len(each) for each in strung(300, 12)} == {300}
 
 
 def test_what_is_said_of_cases_is_said_of_the_same_round() -> None:

@@ -19,6 +19,8 @@ from bucketmq.apps.moderation.classify.normalise import plain
 from bucketmq.apps.moderation.record import CATEGORIES
 
 UNKNOWN = float("nan")
+EVERYDAY = frozenset({("sms", "ham"), ("seeds", "clean"), ("davidson", "neither")})
+"""Sets and kinds of what ordinary people write: the measure of how much good is sent to review."""
 _SEEDS = Path(__file__).with_name("seeds.jsonl")
 _HELD_OUT = Path(__file__).with_name("held_out.jsonl")
 

@@ -17,6 +17,10 @@ class Fitted(NamedTuple):
     coefficients: Array
     bias: Array
 
+    def scores(self, features: Any) -> Floats:
+        found: Floats = (features @ self.coefficients + self.bias).astype(np.float32)
+        return found
+
 
 def weights_for(labels: Array, base: Array, *, balance: float) -> Array:
     """A weight for each label: 0 where unknown, and the rarer answer of a category counts for more.
@@ -32,6 +36,15 @@ def weights_for(labels: Array, base: Array, *, balance: float) -> Array:
             weights[labels[:, column] == 1, column] *= (no / yes) ** balance
     weights /= np.maximum(weights.sum(axis=0), 1e-9)
     return weights
+
+
+def softly_weighted(target: Array, base: Array, *, balance: float) -> tuple[Array, Array]:
+    """The same for probabilities instead of labels: what to fit to, and a weight for each."""
+    yes, no = (base[:, None] * target).sum(axis=0), (base[:, None] * (1 - target)).sum(axis=0)
+    rarer = (no / yes) ** balance
+    total = rarer * target + 1 - target
+    weights = base[:, None] * total
+    return rarer * target / total, weights / weights.sum(axis=0)
 
 
 def fit(features: Any, labels: Array, weights: Array, *, penalty: float | Array, rounds: int = 80) -> Fitted:
@@ -124,3 +137,63 @@ def auroc(scores: Array, labels: Array) -> float:
     if not count or count == len(labels):
         return float("nan")
     return float((ranks[yes].sum() - count * (count + 1) / 2) / (count * (len(labels) - count)))
+
+
+class Network(NamedTuple):
+    """One hidden layer."""
+
+    inner: Floats
+    inner_bias: Floats
+    outer: Floats
+    bias: Floats
+
+    def scores(self, features: Floats) -> Floats:
+        found: Floats = np.maximum(features @ self.inner + self.inner_bias, 0) @ self.outer + self.bias
+        return found
+
+
+def network(
+    features: Floats, target: Array, weights: Array, *, hidden: int, decay: float, rate: float, epochs: int, seed: int
+) -> Network:
+    """Fitted to probabilities `target`, each with its weight, by Adam (Kingma and Ba, 2014) in small batches.
+
+    The rate falls to nothing along half a cosine. The same seed gives the same network.
+    """
+    chance, (count, width), size = np.random.default_rng(seed), features.shape, 256
+    wanted, counting = target.astype(np.float32), (weights / weights.mean()).astype(np.float32)
+    made = Network(
+        chance.normal(0, np.sqrt(2 / width), (width, hidden)).astype(np.float32),
+        np.zeros(hidden, np.float32),
+        chance.normal(0, np.sqrt(1 / hidden), (hidden, target.shape[1])).astype(np.float32),
+        np.zeros(target.shape[1], np.float32),
+    )
+    means, squares = ([np.zeros_like(part) for part in made] for _ in range(2))
+    steps, step = epochs * -(-count // size), 0
+    for _ in range(epochs):
+        order = chance.permutation(count)
+        for at in range(0, count, size):
+            step += 1
+            some = order[at : at + size]
+            slopes = _slopes(made, features[some], wanted[some], counting[some], decay)
+            pace = rate * (0.5 + 0.5 * np.cos(np.pi * step / steps))
+            for i, slope in enumerate(slopes):
+                means[i] += 0.1 * (slope - means[i])
+                squares[i] += 0.001 * (slope * slope - squares[i])
+                long = np.sqrt(squares[i] / (1 - 0.999**step)) + 1e-8
+                np.subtract(made[i], pace * means[i] / (1 - 0.9**step) / long, out=made[i])
+    return made
+
+
+def _slopes(made: Network, features: Floats, target: Floats, weights: Floats, decay: float) -> tuple[Floats, ...]:
+    """How the loss changes with each part of a network."""
+    before = features @ made.inner + made.inner_bias
+    after = np.maximum(before, 0)
+    scores = np.clip(after @ made.outer + made.bias, -40, 40)
+    off = weights * (1 / (1 + np.exp(-scores)) - target) / len(features)
+    back = (off @ made.outer.T) * (before > 0)
+    return (
+        features.T @ back + decay * made.inner,
+        back.sum(axis=0),
+        after.T @ off + decay * made.outer,
+        off.sum(axis=0),
+    )

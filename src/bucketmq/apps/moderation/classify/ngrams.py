@@ -36,24 +36,31 @@ _WORD_BYTE = _word_bytes()
 
 
 class Grams(NamedTuple):
-    """The distinct n-grams of texts: those of text `i` are `buckets[starts[i]:starts[i + 1]]`."""
+    """The distinct n-grams of texts: those of text `i` are `buckets[starts[i]:starts[i + 1]]`.
+
+    Its words, as often as they occur, are `words[word_starts[i]:word_starts[i + 1]]`: whole hashes, not buckets.
+    """
 
     buckets: NDArray[np.int64]
     starts: NDArray[np.int64]
+    words: NDArray[np.uint64]
+    word_starts: NDArray[np.int64]
 
 
 def grams(texts: Sequence[str]) -> Grams:
     """The n-grams of texts that were made plain. Digits count as zeros: it matters that there is a number."""
     if not texts:
-        return Grams(np.zeros(0, np.int64), np.zeros(1, np.int64))
+        return Grams(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64), np.zeros(1, np.int64))
     coded = [b" " + text.encode("utf-8", "replace").translate(_DIGITS).replace(b"\0", b" ") + b" \0" for text in texts]
     data = np.frombuffer(b"".join(coded), dtype=np.uint8)
     owner = np.repeat(np.arange(len(texts), dtype=np.int64), [len(each) for each in coded])
-    keys = np.concatenate([*_runs(data, owner), *_words(data, owner)])
+    words, whose = _words(data, owner)
+    keys = np.concatenate([*_runs(data, owner), *_pairs(words, whose)])
     keys.sort()
     keys = keys[np.append(True, keys[1:] != keys[:-1])]
-    starts = np.searchsorted(keys, np.arange(len(texts) + 1, dtype=np.int64) << BITS)
-    return Grams(keys & (BUCKETS - 1), starts.astype(np.int64))
+    every = np.arange(len(texts) + 1, dtype=np.int64)
+    starts = np.searchsorted(keys, every << BITS).astype(np.int64)
+    return Grams(keys & (BUCKETS - 1), starts, words, np.searchsorted(whose, every).astype(np.int64))
 
 
 def _key(hashes: NDArray[np.uint64], owner: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -74,19 +81,20 @@ def _runs(data: NDArray[np.uint8], owner: NDArray[np.int64]) -> list[NDArray[np.
     return found
 
 
-def _words(data: NDArray[np.uint8], owner: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Every word, every pair of neighbours, and every pair with one word between."""
+def _words(data: NDArray[np.uint8], owner: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """The hash of every word, and whose it is."""
     part = _WORD_BYTE[data]
     edges = np.diff(part.astype(np.int8), prepend=np.int8(0))
     begin, end = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
-    if not len(begin):
-        return []
     # Sums of byte * step**place: the difference of two, shifted back to place 0, is the hash of what lies between.
     power = np.cumprod(np.full(len(data), _STEP, dtype=np.uint64))
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum((data.astype(np.uint64) + np.uint64(1)) * power)])
     back = np.cumprod(np.full(len(data), _STEP_BACK, dtype=np.uint64))
-    words = (sums[end] - sums[begin]) * back[begin]
-    whose = owner[begin]
+    return (sums[end] - sums[begin]) * back[begin], owner[begin]
+
+
+def _pairs(words: NDArray[np.uint64], whose: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Every word, every pair of neighbours, and every pair with one word between."""
     found = [_key(words, whose)]
     for distance, factor in ((1, _PAIR), (2, _SKIP)):
         same = whose[distance:] == whose[:-distance]

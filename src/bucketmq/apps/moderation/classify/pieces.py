@@ -15,10 +15,9 @@ from bucketmq.apps.moderation.classify.links import MANY, SHORTENED, SHOWN, link
 from bucketmq.apps.moderation.classify.normalise import plain
 from bucketmq.apps.moderation.classify.surface import surface
 
-PIECE_CHARS = 800
-SPAN_CHARS = 240
-"""Longer texts are also judged in spans of this length, so that one bad sentence among many good ones is seen."""
-PIECES_MAX = 64
+PIECE_CHARS = 120
+"""Longer texts are judged in spans of this length, so that one bad sentence among many good ones is seen."""
+PIECES_MAX = 128
 CHARS_MAX = 8_000
 
 _SUSPICIOUS = (
@@ -50,8 +49,6 @@ class Pieces(msgspec.Struct, frozen=True):
     """What of a post is judged."""
 
     texts: tuple[str, ...]
-    whole: int
-    """How many of them, from the first, make up the whole text; the others look at a part again."""
     surface: tuple[float, ...]
     signs: tuple[str, ...]
     """What struck: disguises and links."""
@@ -68,12 +65,9 @@ def pieces(text: str) -> Pieces:
     found = links(text)
     made = plain(found.text)
     signs = [*made.signs, *found.signs]
-    parts = _windows(made.text, PIECE_CHARS)
-    whole = len(parts)
+    parts = spans(made.text, PIECE_CHARS)
     for other in made.others:
-        parts += _windows(plain(other).text, PIECE_CHARS)
-    if len(made.text) > SPAN_CHARS:
-        parts += _windows(made.text, SPAN_CHARS)
+        parts += spans(plain(other).text, PIECE_CHARS)
     if why := addressed.in_text(text):
         # What speaks to the judge may be there to thin out the rest, so every sentence is judged by itself as well.
         doubts.append(why)
@@ -85,10 +79,10 @@ def pieces(text: str) -> Pieces:
     if len(parts) > PIECES_MAX:
         doubts.append("too many parts")
     numbers = tuple(surface(text, made, found))
-    return Pieces(tuple(parts[:PIECES_MAX]), min(whole, len(parts)), numbers, tuple(signs), tuple(doubts))
+    return Pieces(tuple(parts[:PIECES_MAX]), numbers, tuple(signs), tuple(doubts))
 
 
-def _windows(text: str, size: int) -> list[str]:
+def spans(text: str, size: int) -> list[str]:
     """Parts of at most `size` characters, cut between sentences if there are any, or between words."""
     parts, at = [], 0
     while len(text) - at > size:
@@ -108,11 +102,12 @@ def _sentences(text: str) -> list[str]:
 def _unreadable(text: str) -> list[str]:
     """Why a model of English cannot read this text, if so."""
     words = [word for word in _WORDS.findall(text) if word not in _MADE_UP]
-    letters = [each for word in words for each in word if each.isalpha()]
-    others = sum(each >= "\u0250" for each in letters)
-    # A few in a Latin text are a name or a sign; where there is nothing else they are all it says.
-    if others * 10 > len(letters) * 3 and (others > 4 or others == len(letters)):
-        return ["in a script this model cannot read"]
+    if not text.isascii():
+        letters = [each for word in words for each in word if each.isalpha()]
+        others = sum(each >= "\u0250" for each in letters)
+        # A few in a Latin text are a name or a sign; where there is nothing else they are all it says.
+        if others * 10 > len(letters) * 3 and (others > 4 or others == len(letters)):
+            return ["in a script this model cannot read"]
     if len(text) > 60 and not any(map(str.isalpha, text)):
         return ["has no words"]
     if len(words) >= 6 and sum(word in _ENGLISH for word in words) * 14 < len(words):

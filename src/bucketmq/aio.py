@@ -173,6 +173,7 @@ class DeadLetters(DeadLettersFacade):
 
     peek = awaiting(DeadApi.peek)
     redrive = awaiting(DeadApi.redrive)
+    delete = awaiting(DeadApi.delete)
     purge = awaiting(DeadApi.purge)
 
 

@@ -130,6 +130,7 @@ class DeadLetters(DeadLettersFacade):
 
     peek = blocking(DeadApi.peek)
     redrive = blocking(DeadApi.redrive)
+    delete = blocking(DeadApi.delete)
     purge = blocking(DeadApi.purge)
 
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from bucketmq.errors import BucketMQError, Invalid, Unfit
 from bucketmq.procedures.checks import check_seconds
-from bucketmq.procedures.claiming.browse import Seen, inline_body
+from bucketmq.procedures.claiming.browse import Place, Seen, inline_body
 from bucketmq.procedures.claiming.claim import Lot, extend
 from bucketmq.procedures.claiming.receipts import write_receipt
 from bucketmq.procedures.claiming.receive import Nobody, look_after
@@ -286,10 +286,12 @@ def deliveries_of(kind: type[Kind], typed: type[Kind], engine: Any, lot: Lot, bo
 class PeekedMessage(HasMessage):
     """A message as looked at without claiming it."""
 
-    __slots__ = ("attempts", "offset", "shard", "state")
+    __slots__ = ("attempts", "offset", "place", "shard", "state")
 
     def __init__(self, seen: Seen) -> None:
         self.message = seen.message
+        self.place: Place = (seen.shard, seen.offset, seen.base)
+        """For `peek(after=...)`, to go on behind it."""
         self.shard = seen.shard
         self.offset = seen.offset
         self.state = seen.state

@@ -7,10 +7,11 @@ from typing import Any
 
 from bucketmq.api.subscription import NamedQueue, SubscriptionApi
 from bucketmq.deliveries import DeadLetter, matching
-from bucketmq.errors import NotFound
+from bucketmq.errors import Invalid, NotFound
 from bucketmq.procedures.claiming import browse
+from bucketmq.procedures.claiming.browse import Place
 from bucketmq.procedures.claiming.receive import OpenSubscription
-from bucketmq.procedures.claiming.redrive import LETTERS_MAX, Redriven, count_matching, redrive
+from bucketmq.procedures.claiming.redrive import LETTERS_MAX, Redriven, count_matching, delete_matching, redrive
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import open_queue
 from bucketmq.procedures.requests import Procedure
@@ -38,10 +39,11 @@ class DeadApi:
         self.origin = origin
         self._sub: SubscriptionApi[Any] = SubscriptionApi(DeadQueue(origin))
 
-    def peek(self, limit: int = 10) -> Procedure[list[DeadLetter]]:
-        """The oldest dead letters with everything that went wrong, without touching them."""
+    def peek(self, limit: int = 10, *, after: Place | None = None) -> Procedure[list[DeadLetter]]:
+        """The oldest dead letters with everything that went wrong, without touching them. `after` goes on behind one
+        that was seen (its `place`)."""
         sub = yield from self._opened()
-        seen = (yield from browse.peek(sub, limit)) if sub is not None else []
+        seen = (yield from browse.peek(sub, limit, after)) if sub is not None else []
         return [DeadLetter(each) for each in seen]
 
     def _opened(self) -> Procedure[OpenSubscription | None]:
@@ -67,6 +69,22 @@ class DeadApi:
             return Redriven(0, 0)
         how = count_matching if dry_run else redrive
         return (yield from how(sub, wanted, LETTERS_MAX if limit is None else limit))
+
+    def delete(
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        where: Callable[[DeadLetter], bool] | None = None,
+        limit: int | None = None,
+    ) -> Procedure[int]:
+        """Forget dead letters: those with these ids, or for which `where` holds; returns how many. There is no way
+        back. `Invalid` without a choice: forgetting all of them is `purge`."""
+        if ids is None and where is None:
+            raise Invalid("say which dead letters, by ids or where; to forget all of them: purge")
+        sub = yield from self._opened()
+        if sub is None:
+            return 0
+        return (yield from delete_matching(sub, matching(ids, where), LETTERS_MAX if limit is None else limit))
 
     def purge(self) -> Procedure[int]:
         """Forget all dead letters; returns how many."""

@@ -18,6 +18,7 @@ from bucketmq.errors import LeaseLost
 from bucketmq.procedures.checks import check_seconds
 from bucketmq.procedures.claiming import browse
 from bucketmq.procedures.claiming.bodies import fetch_bodies
+from bucketmq.procedures.claiming.browse import Place
 from bucketmq.procedures.claiming.claim import Lot
 from bucketmq.procedures.claiming.receipts import lot_of
 from bucketmq.procedures.claiming.receive import (
@@ -178,9 +179,10 @@ class SubscriptionApi(Generic[Delivery]):
         if lost:
             raise LeaseLost(f"{len(lost)} settlements came too late and changed nothing, the first: {lost[0]}")
 
-    def peek(self, limit: int = 10) -> Procedure[list[PeekedMessage]]:
-        """Unsettled messages, oldest first in each shard, without claiming them."""
-        seen = yield from browse.peek((yield from self.subscribed()), limit)
+    def peek(self, limit: int = 10, *, after: Place | None = None) -> Procedure[list[PeekedMessage]]:
+        """Unsettled messages, oldest first in each shard, without claiming them. `after` goes on behind one that was
+        seen (its `place`)."""
+        seen = yield from browse.peek((yield from self.subscribed()), limit, after)
         return [PeekedMessage(each) for each in seen]
 
     def purge(self) -> Procedure[int]:

@@ -123,3 +123,19 @@ def test_queues_are_listed_by_name_without_their_dead_letters(world: World, buck
         bucket.queue(name).send("x")
     bucket.queue("a").receive(1)[0].bury(wait=True)
     assert world.connect().queues() == ["a", "a-b", "a.b", "b"]
+
+
+def test_peek_goes_on_behind_what_was_seen(bucket: Any) -> None:
+    queue = bucket.queue("jobs", shards=2)
+    for start in range(0, 40, 4):
+        queue.send_many(range(start, start + 4), key=str)
+    first, second, *_ = queue.receive(6)
+    first.retry(delay_seconds=100, wait=True)
+    second.ack(wait=True)
+    whole = [seen.body for seen in queue.peek(1000)]
+    paged: list[Any] = []
+    after = None
+    while page := queue.peek(7, after=after):
+        paged += [seen.body for seen in page]
+        after = page[-1].place
+    assert paged == whole and len(whole) == 39

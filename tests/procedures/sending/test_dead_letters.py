@@ -219,3 +219,15 @@ def test_a_redrive_that_dies_loses_and_doubles_nothing(blocking: World, lives: i
     queue.dead_letters.redrive()
     assert drain(queue) == ["x"]
     assert queue.stats().dead == 0
+
+
+def test_dead_letters_are_deleted_by_id_or_by_what_they_say(world: World, queue: Any) -> None:
+    ids = [die(queue, n, "disk is full" if n % 2 else "no such user") for n in range(5)]
+    assert queue.dead_letters.delete(ids=[ids[0], "no-such-id"]) == 1
+    assert queue.dead_letters.delete(where=lambda letter: "disk" in letter.reason) == 2
+    other = world.connect().queue("jobs")
+    assert [letter.body for letter in other.dead_letters.peek()] == [2, 4], "the others are as they were"
+    assert other.dead_letters.redrive().redriven == 2
+    with pytest.raises(bucketmq.Invalid, match="purge"):
+        queue.dead_letters.delete()
+    assert world.connect().queue("other").dead_letters.delete(ids=["x"]) == 0

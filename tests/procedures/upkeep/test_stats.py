@@ -251,3 +251,18 @@ def test_requests_are_counted_by_kind(bucket: Any) -> None:
     assert 1000 < made.bytes_out < 1200
     assert made.writes == 1
     assert made.refused == made.unknown == made.failed == 0
+
+
+def test_when_the_next_delayed_message_is_due_and_since_when_the_oldest_is_dead(world: World, queue: Any) -> None:
+    queue.send_many(range(4))
+    one, two, three, _ = queue.receive(4)
+    one.retry(delay_seconds=100)
+    two.retry(delay_seconds=50)
+    three.bury()
+    queue.flush()
+    world.advance(20)
+    stats = queue.stats()
+    assert 25 < (stats.subscriptions[0].next_due_seconds or 0) < 31
+    assert 19 < (stats.oldest_dead_seconds or 0) < 25
+    world.advance(100)
+    assert queue.stats().subscriptions[0].next_due_seconds is None

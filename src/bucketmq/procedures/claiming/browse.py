@@ -27,6 +27,10 @@ State = Literal["ready", "in_flight", "delayed", "dead"]
 """What a message is for a subscription; `procedures.upkeep.stats` says what each means."""
 
 
+Place = tuple[int, int, int]
+"""Where a message lies: shard, offset, and the base of its segment."""
+
+
 class Seen(msgspec.Struct, frozen=True):
     """A message as looked at: its place, and its state in a subscription."""
 
@@ -35,20 +39,25 @@ class Seen(msgspec.Struct, frozen=True):
     offset: int
     state: State
     attempts: int
+    base: int = 0
+    """Of its segment."""
 
 
-def peek(sub: OpenSubscription, limit: int) -> Procedure[list[Seen]]:
-    """Up to `limit` unsettled messages, oldest first in each shard, without claiming them."""
+def peek(sub: OpenSubscription, limit: int, after: Place | None = None) -> Procedure[list[Seen]]:
+    """Up to `limit` unsettled messages, oldest first in each shard, without claiming them; behind `after`, if that is
+    said. One GET for each shard, and one for each segment that is shown."""
     found: list[Seen] = []
-    for shard in range(sub.queue.settings.shards):
+    for shard in range(after[0] if after is not None else 0, sub.queue.settings.shards):
         desk = sub.desk(shard)
         desk.seen_at = 0.0  # as it is now
         head = yield from recent_head(desk)
         if (yield from jumped(desk, head)):
             head = yield from recent_head(desk)
+        first, first_base = (after[1] + 1, after[2]) if after is not None and after[0] == shard else (0, 0)
         for span, state, attempts in _listed(expire(head, (now := (yield from Now())), desk.policy), now):
-            found += yield from _look(desk, span, state, attempts, limit - len(found))
-        base, position = head.segment, head.next
+            rest = Span(span.base, max(span.start, first), span.stop)
+            found += yield from _look(desk, rest, state, attempts, limit - len(found))
+        base, position = max(head.segment, first_base), max(head.next, first)
         while len(found) < limit and (segment := (yield from read_segment(sub.queue, desk.log, base))) is not None:
             span = Span(base, max(position, base), segment.end)
             found += yield from _look(desk, span, "ready", 0, limit - len(found))
@@ -71,7 +80,7 @@ def _look(desk: Desk, span: Span, state: State, attempts: int, limit: int) -> Pr
         return []
     messages = yield from read_span(desk.queue, desk.log, cut)
     return [
-        Seen(message, desk.shard, cut.start + place, state, attempts)
+        Seen(message, desk.shard, cut.start + place, state, attempts, cut.base)
         for place, message in enumerate(messages)
         if message.fence is None and message.to in (None, desk.subscription)
     ]
@@ -87,7 +96,7 @@ def read_on(queue: OpenQueue, shard: int, base: int) -> Procedure[tuple[list[See
     if segment is None:
         return [], base
     messages = yield from read_span(queue, log, Span(base, base, segment.end))
-    seen = [Seen(m, shard, base + place, "ready", 0) for place, m in enumerate(messages) if m.fence is None]
+    seen = [Seen(m, shard, base + place, "ready", 0, base) for place, m in enumerate(messages) if m.fence is None]
     return seen, segment.end
 
 

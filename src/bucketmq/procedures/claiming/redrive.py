@@ -1,4 +1,4 @@
-"""Redrive: send dead letters again, to the subscription they died in."""
+"""Redrive: send dead letters again, to the subscription they died in. And deleting those that nobody wants any more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from bucketmq.procedures.claiming.browse import Seen, peek
-from bucketmq.procedures.claiming.claim import flush
+from bucketmq.procedures.claiming.claim import Lot, flush
 from bucketmq.procedures.claiming.receive import Nobody, OpenSubscription, receive
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.sending.dead_letters import finish_moves
@@ -36,7 +36,23 @@ def redrive(dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int) 
 
     Per 200 letters: one GET and two PUTs of the dead letters' head, one PUT into the queue.
     """
-    matched = redriven = 0
+    matched, redriven = yield from _settle_matching(dead, wanted, limit, Lot.redrive)
+    return Redriven(matched, redriven)
+
+
+def delete_matching(dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int) -> Procedure[int]:
+    """Forget the dead letters that match; returns how many. Those that do not are given back untouched.
+
+    Per 200 letters: one GET and two PUTs of the dead letters' head.
+    """
+    return (yield from _settle_matching(dead, wanted, limit, lambda lot, offset, _: lot.ack(offset)))[0]
+
+
+def _settle_matching(
+    dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int, settle: Callable[[Lot, int, int], None]
+) -> Procedure[tuple[int, int]]:
+    """How many matched, and how many were moved."""
+    matched = moved = 0
     seen: set[tuple[int, int]] = set()
     others = []
     while matched < limit:
@@ -50,13 +66,13 @@ def redrive(dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int) 
             seen.add(place)
             if fresh and matched < limit and wanted(Seen(message, lot.desk.shard, offset, "dead", attempt)):
                 matched += 1
-                lot.redrive(offset, attempt)
+                settle(lot, offset, attempt)
             else:
                 others.append((lot, offset, attempt))
         yield from flush(lot.desk)
-        redriven += yield from finish_moves(lot.desk, own=True)
+        moved += yield from finish_moves(lot.desk, own=True)
     for lot, offset, attempt in others:
         lot.release(offset, attempt)
     for desk in dead.desks.values():
         yield from flush(desk)
-    return Redriven(matched, redriven)
+    return matched, moved

@@ -56,6 +56,8 @@ class ShardStats(Value, msgspec.Struct, frozen=True):
     delayed: int
     dead: int
     oldest_ready_seconds: float | None
+    next_due_seconds: float | None = None
+    """Until the first of the delayed ones may be handed out."""
 
 
 class SubscriptionStats(Value, msgspec.Struct, frozen=True):
@@ -81,6 +83,8 @@ class SubscriptionStats(Value, msgspec.Struct, frozen=True):
     advice: str
     """What to do about it, if anything."""
     shards: tuple[ShardStats, ...]
+    next_due_seconds: float | None = None
+    """Until the first of its delayed messages may be handed out; None if none is delayed."""
 
 
 class ReaderShard(Value, msgspec.Struct, frozen=True):
@@ -156,13 +160,15 @@ class QueueStats(Value, msgspec.Struct, frozen=True):
     """Messages that were found to be gone, though nobody settled or trimmed them."""
     advice: tuple[str, ...] = ()
     """What to do about what the numbers show, a sentence each."""
+    oldest_dead_seconds: float | None = None
+    """Since the oldest dead letter died; None if there is none."""
 
 
 def stats(queue: OpenQueue) -> Procedure[QueueStats]:
     settings = yield from reload_settings(queue)
     tails = yield from _tails(queue)
     found, damaged = yield from _subscriptions(queue, tails)
-    letters, damaged_letters = yield from _dead(queue)
+    letters, oldest_letter, damaged_letters = yield from _dead(queue)
     delayed, due, oldest_due, more = yield from _delayed(queue)
     readers = yield from _readers(queue, tails)
     lost, unknown = yield from _lost(queue)
@@ -184,6 +190,7 @@ def stats(queue: OpenQueue) -> Procedure[QueueStats]:
         damaged=damaged + damaged_letters,
         lost=lost,
         advice=(*_queue_advice(queue, found, readers, dead), *unknown),
+        oldest_dead_seconds=oldest_letter,
     )
 
 
@@ -282,6 +289,7 @@ def _subscription(queue: OpenQueue, name: str, tails: list[int]) -> Procedure[tu
             filter(None, (_crowded(queue, rate, len(holders), len(tails)), _unread(queue, name, ready, idle)))
         ),
         shards=tuple(shards),
+        next_due_seconds=min((each for shard in shards if (each := shard.next_due_seconds) is not None), default=None),
     ), damaged
 
 
@@ -301,6 +309,7 @@ def _shard(queue: OpenQueue, shard: int, head: Head, tail: int, now: float) -> P
         delayed=fresh + head.waiting_count - ready,
         dead=head.moving_count,
         oldest_ready_seconds=(yield from _age(queue, shard, min(bases), now)) if bases else None,
+        next_due_seconds=min((entry.after - now for entry in head.waiting if entry.after > now), default=None),
     )
 
 
@@ -393,13 +402,13 @@ def _lost(queue: OpenQueue) -> Procedure[tuple[int, tuple[str, ...]]]:
     return count, (f"{many} lost; which, says bucketmq doctor --deep {queue.name}",) if count else ()
 
 
-def _dead(queue: OpenQueue) -> Procedure[tuple[int, tuple[Damage, ...]]]:
-    """How many dead letters there are."""
+def _dead(queue: OpenQueue) -> Procedure[tuple[int, float | None, tuple[Damage, ...]]]:
+    """How many dead letters there are, and since when the oldest is one."""
     if queue.name.endswith(DEAD_SUFFIX):
-        return 0, ()
+        return 0, None, ()
     try:
         dead = yield from open_queue(queue.bucket, queue.name + DEAD_SUFFIX, {}, create=False)
     except NotFound:
-        return 0, ()
+        return 0, None, ()
     found, damaged = yield from _subscription(dead, MAIN, (yield from _tails(dead)))
-    return found.depth, tuple(damaged)
+    return found.depth, found.oldest_ready_seconds, tuple(damaged)

@@ -38,9 +38,9 @@ SPARK_ROOMS = ("setup", "read", "write", "source", "running", "history", "upkeep
 """The rooms of `spark/`, from the lowest to the highest. A room may use those before it."""
 
 SPARK = {"spark", "spark.*"} | {f"spark.{room}" for room in SPARK_ROOMS}
-APPS = FACADES | PIPELINE | SPARK | {"server", "apps", "chores", "crew"}
+APPS = FACADES | PIPELINE | SPARK | {"server", "dashboard", "apps", "chores", "crew"}
 
-VERBS = {f"cli.{name}" for name in ("agent", "exits", "group", "options", "output", "screen", "serve")}
+VERBS = {f"cli.{name}" for name in ("agent", "dashboard", "exits", "group", "options", "output", "screen", "serve")}
 """What verbs of applications may use of the command line."""
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -69,6 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": BELOW_FACADES | {"facade", "notify.lazy"},
     "aio": BELOW_FACADES | {"facade", "notify.lazy"},
     "server": FACADES | {"server"},
+    "dashboard": FACADES | {"server", "dashboard", "pricing"},
     "pipeline": PIPELINE,
     "spark.*": SPARK,  # bucketmq/spark/__init__.py: the public names
     "spark": BELOW_SPARK,
@@ -76,7 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         f"spark.{room}": BELOW_SPARK | {f"spark.{lower}" for lower in SPARK_ROOMS[: place + 1]}
         for place, room in enumerate(SPARK_ROOMS)
     },
-    "chores": APPS - {"apps"},
+    "chores": APPS - {"apps", "dashboard"},
     "apps": APPS | VERBS,
     "crew": set(),
     "pricing": {"errors", "engines"},

@@ -13,6 +13,7 @@ from bucketmq.cli import (
     apps,
     apps_run,
     audit,
+    dashboard,
     dead,
     demo,
     doctor,
@@ -337,6 +338,18 @@ ROOT.add(
     "bucketmq doctor file:///tmp/inbox --json",
     "bucketmq doctor --deep",
     "bucketmq doctor --deep jobs --mend --yes",
+)
+ROOT.add(
+    "Work",
+    dashboard.dashboard,
+    "timeout 2 bucketmq dashboard --port 0",
+    "timeout 2 bucketmq dashboard --port 0 --json --token rosa=example-token-of-rosa:operate",
+)
+ROOT.add(
+    "Work",
+    dashboard.token,
+    "bucketmq token rosa --role operate --role review",
+    "bucketmq token nightly --role operate --queue orders --queue 'mail-*' --json",
 )
 ROOT.add("Work", demo.demo, "bucketmq demo", "bucketmq demo --keep")
 ROOT.add("Work", sim.sim, "bucketmq sim --seeds 100", "bucketmq sim --bus --seed 7 --trace")

@@ -23,12 +23,15 @@ DEAD_SETTINGS = Settings(attempts_max=1000, keep_seconds=7 * 86400.0)
 
 EVENTS = "events"
 DELIVERIES = "deliveries"
+ACTIONS = "bucketmq-actions"
+"""What people and programs asked for through the server's doors, for the record; see `server.actions`."""
 
 FIRST_SETTINGS = {
     EVENTS: Settings(main=False, ordered=True, attempts_max=1000, keep_seconds=7 * 86400.0),
     DELIVERIES: Settings(main=False, keep_seconds=7 * 86400.0, expire_seconds=7 * 86400.0),
+    ACTIONS: Settings(main=False, keep_seconds=90 * 86400.0, expire_seconds=90 * 86400.0),
 }
-"""How the queues of the event bus are made: nobody but rules reads them, and what they hold stays for a week."""
+"""How our own queues are made. Nobody but rules reads those of the event bus, and what they hold stays for a week."""
 
 
 def check_queue_name(name: str) -> str:

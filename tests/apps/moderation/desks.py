@@ -8,20 +8,26 @@ from typing import Any
 
 import httpx2
 import msgspec
+from fastapi import FastAPI
 
 from apps.moderation.agents import Agent, aio_on, running
 from bucketmq import aio
 from bucketmq.apps.moderation import posts
-from bucketmq.apps.moderation.desk.app import DeskSettings, make_app
-from bucketmq.apps.moderation.desk.people import read_people
+from bucketmq.apps.moderation.classify.fetch import PLAIN_SETTINGS
+from bucketmq.apps.moderation.desk.tabs import tabs
 from bucketmq.apps.moderation.ids import key_of
 from bucketmq.apps.moderation.record import CATEGORIES, PENDING, Category, Post, Verdict, record_of
 from bucketmq.bucket.port import Store
 from bucketmq.client import Bucket
+from bucketmq.dashboard.app import make_app
+from bucketmq.server.gate import CSRF_HEADER, GateSettings
+from bucketmq.server.people import read_people
 from bucketmq.server.place import bus_of, now_of, run_now
 
 ROSA, OMAR, VERA = "token-of-rosa-0001", "token-of-omar-0001", "token-of-vera-0001"
-PEOPLE = read_people([f"rosa={ROSA}:reviewer", f"omar={OMAR}:reviewer", f"vera={VERA}:read-only"])
+PEOPLE = read_people(
+    [f"rosa={ROSA}:reviewer", f"omar={OMAR}:reviewer", f"vera={VERA}:read-only"], variable="DESK_TOKENS"
+)
 
 BAD, UNSURE, CLEAN = 0.97, 0.7, 0.02
 
@@ -29,8 +35,13 @@ BAD, UNSURE, CLEAN = 0.97, 0.7, 0.02
 @contextlib.contextmanager
 def desk_on(make_bucket: Callable[[], aio.Bucket], **options: Any) -> Iterator[Agent]:
     sessions, port = options.pop("sessions", None), options.pop("port", 0)
-    settings = DeskSettings(people=PEOPLE, **options)
-    with running(make_bucket, lambda bucket: make_app(bucket, settings, sessions=sessions), port=port) as agent:
+    added = tabs(options.pop("fetch", PLAIN_SETTINGS))
+    settings = GateSettings(people=PEOPLE, **options)
+
+    def make(bucket: aio.Bucket) -> FastAPI:
+        return make_app(bucket, settings, tabs=added, sessions=sessions)
+
+    with running(make_bucket, make, port=port) as agent:
         yield agent
 
 
@@ -45,10 +56,10 @@ class Reviewer:
 
     def __init__(self, url: str, token: str) -> None:
         self.http = httpx2.Client(base_url=url, timeout=30.0)
-        answer = self.http.post("/api/login", json={"token": token}, headers={"x-desk-csrf": "login"})
+        answer = self.http.post("/api/login", json={"token": token}, headers={CSRF_HEADER: "login"})
         assert answer.status_code == 200, answer.text
         self.session = answer.json()
-        self.http.headers["x-desk-csrf"] = self.session["csrf"]
+        self.http.headers[CSRF_HEADER] = self.session["csrf"]
 
     def go_to(self, url: str) -> None:
         """Another desk that knows the session. The name of the cookie has the port in it."""
@@ -63,7 +74,9 @@ class Reviewer:
         return answer.json()
 
     def review(self, id: str, action: str, *, revision: int = 1, note: str = "") -> httpx2.Response:
-        return self.http.post("/api/review", json={"id": id, "revision": revision, "action": action, "note": note})
+        return self.http.post(
+            "/api/review/decide", json={"id": id, "revision": revision, "action": action, "note": note}
+        )
 
     def __enter__(self) -> Reviewer:
         return self

@@ -149,7 +149,7 @@ def test_more_than_are_kept_are_those_waiting_longest(monkeypatch: pytest.Monkey
 
 
 def test_after_an_hour_without_a_look_everything_is_listed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bucketmq.apps.moderation.desk import follow
+    from bucketmq.dashboard import follow
 
     store = MemoryStore()
     with sync_on(store) as bucket:

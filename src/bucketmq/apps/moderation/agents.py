@@ -48,16 +48,16 @@ async def pull(here: Here, told: Told | None = None) -> None:
 async def desk(here: Here) -> None:
     """The page where people decide."""
     from bucketmq.apps.moderation.classify.fetch import FetchSettings
-    from bucketmq.apps.moderation.desk.app import DeskSettings, serve
-    from bucketmq.apps.moderation.desk.people import read_people
+    from bucketmq.apps.moderation.desk.tabs import tabs
+    from bucketmq.dashboard.app import serve
+    from bucketmq.server.gate import GateSettings
+    from bucketmq.server.people import read_people
 
     own = here.settings
-    settings = DeskSettings(
-        people=read_people(own.desk_tokens),
-        trusted_proxies=own.trusted_proxies,
-        fetch=FetchSettings(private=own.private_images),
-    )
-    await serve(here.bucket, settings, host=here.host, port=own.port_desk, listening=here.ready)
+    people = read_people(own.desk_tokens, variable=DESK_TOKENS)
+    settings = GateSettings(people=people, trusted_proxies=own.trusted_proxies)
+    added = tabs(FetchSettings(private=own.private_images))
+    await serve(here.bucket, settings, tabs=added, host=here.host, port=own.port_desk, listening=here.ready)
 
 
 def page(settings: ModerationSettings, address: str) -> Page:
@@ -65,7 +65,7 @@ def page(settings: ModerationSettings, address: str) -> Page:
     if settings.desk_tokens:
         return Page(address)
     token = secrets.token_urlsafe(18)
-    return Page(f"{address}/#token={token}", {DESK_TOKENS: f"{RUNNER}={token}:reviewer"})
+    return Page(f"{address}/#token={token}", {DESK_TOKENS: f"{RUNNER}={token}:administer"})
 
 
 AGENTS = (

@@ -162,7 +162,9 @@ def desk(
     ] = None,
     token: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=TOKEN:ROLE", help="Who may log in: reviewer or read-only (env: DESK_TOKENS)."),
+        typer.Option(
+            metavar="NAME=TOKEN:ROLE", help="Who may log in: look, operate, review or administer (env: DESK_TOKENS)."
+        ),
     ] = None,
     token_file: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="The same, one in each line.")] = None,
     https: Annotated[
@@ -175,51 +177,39 @@ def desk(
     url: BucketUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Open the review desk and dashboard: a page for people.
+    """Open the dashboard with the review desk: a page for people.
 
-    It shows how posts flow, queues, rules and dead letters, and lets reviewers decide about the posts that wait for
-    them. Each person has a token. Others on this machine can read a command line: better keep tokens in DESK_TOKENS,
-    separated by spaces, or in a file. SIGTERM and Ctrl-C finish what is in flight.
+    It shows how posts flow, queues, rules and dead letters, and lets those with the role review decide about the posts
+    that wait for them. Each person has a token. Others on this machine can read a command line: better keep tokens in
+    DESK_TOKENS, separated by spaces, or in a file. SIGTERM and Ctrl-C finish what is in flight.
     """
     from bucketmq.apps.moderation.classify.fetch import FetchSettings
-    from bucketmq.apps.moderation.desk.people import lines_of, read_people
-    from bucketmq.apps.moderation.settings import settings_from
-    from bucketmq.server.callers import proxies_of
+    from bucketmq.apps.moderation.settings import DESK_TOKENS, settings_from
+    from bucketmq.cli.dashboard import gate_settings, warn_of_plain_http
 
-    proxies_of(trusted_proxy or ())
-    texts = [*(token or []), *(line for path in token_file or [] for line in lines_of(_read_file(path)))]
-    own = settings_from(url=_url(context, url), port_desk=port, desk_tokens=tuple(texts))
-    people = read_people(own.desk_tokens)
+    own = settings_from(url=_url(context, url), port_desk=port, desk_tokens=tuple(token or ()))
+    settings = gate_settings(
+        (token or []) if token_file else own.desk_tokens,
+        token_file or [],
+        variable=DESK_TOKENS,
+        https=https,
+        trusted_proxies=trusted_proxy or [],
+    )
 
     async def serve(bucket: aio.Bucket) -> None:
-        from bucketmq.apps.moderation.desk.app import DeskSettings
-        from bucketmq.apps.moderation.desk.app import serve as run_desk
+        from bucketmq.apps.moderation.desk.tabs import tabs
+        from bucketmq.dashboard.app import serve as run_dashboard
 
-        settings = DeskSettings(
-            people=people,
-            https=https,
-            trusted_proxies=tuple(trusted_proxy or ()),
-            fetch=FetchSettings(private=private_images),
-        )
-        await run_desk(bucket, settings, host=host, port=own.port_desk, listening=listening)
+        added = tabs(FetchSettings(private=private_images))
+        await run_dashboard(bucket, settings, tabs=added, host=host, port=own.port_desk, listening=listening)
 
     def listening(address: str) -> None:
-        from bucketmq.server.access import is_loopback
-
         _tell_address(address, as_json=wants_json(context, as_json))
         say(f"the desk is open at {address}/ for who has a token; stop it with Ctrl-C")
-        if not https and not is_loopback(host):
-            say("WITHOUT HTTPS: everybody on the way can read tokens; put a proxy in front and give --https")
+        warn_of_plain_http(host, https=https)
         flush()
 
     run_agent(own.url, serve)
-
-
-def _read_file(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"cannot read the tokens in {path}: {error}") from None
 
 
 def status(context: typer.Context, *, url: BucketUrl = None, as_json: Json = False) -> None:
@@ -333,7 +323,7 @@ GROUP.add("Work", demo, "bucketmq moderation demo", "bucketmq moderation demo --
 GROUP.add(
     "Agents",
     desk,
-    "timeout 2 bucketmq moderation desk --port 0 --token rosa=example-token-of-rosa:reviewer",
-    "timeout 2 bucketmq moderation desk --port 0 --json --https --token vera=example-token-of-vera:read-only",
+    "timeout 2 bucketmq moderation desk --port 0 --token rosa=example-token-of-rosa:review",
+    "timeout 2 bucketmq moderation desk --port 0 --json --https --token vera=example-token-of-vera:look",
 )
 GROUP.add("Look", status, "bucketmq moderation status", "bucketmq moderation status --json")

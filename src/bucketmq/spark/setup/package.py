@@ -21,6 +21,7 @@ NAMES = ("bucketmq", "pyspark_bucketmq")
 
 DRIVER_ONLY = (
     "bucketmq/cli",
+    "bucketmq/dashboard",
     "bucketmq/server",
     "bucketmq/testing",
 )

@@ -1,5 +1,5 @@
-"""The review desk and dashboard: a page where people see how posts flow and decide about those that wait for them.
+"""The review desk: what moderation adds to the dashboard, so that people see how posts flow and decide about them.
 
-`app` answers requests, `session` says who asks, `index` knows the waiting posts, `flow` and `figures` what is going on.
-The page itself is in `static/`. What a decision means is `bucketmq.apps.moderation.posts`.
+`tabs` answers requests, `index` knows the waiting posts, `flow` and `figures` what is going on. The scripts are in
+`static/`. What a decision means is `bucketmq.apps.moderation.posts`; the page and the login are `bucketmq.dashboard`'s.
 """

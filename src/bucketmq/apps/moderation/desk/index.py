@@ -22,7 +22,6 @@ import msgspec
 from bucketmq import aio
 from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.moderation import posts, routing
-from bucketmq.apps.moderation.desk.follow import Follower
 from bucketmq.apps.moderation.desk.survey import survey
 from bucketmq.apps.moderation.ids import id_at, key_of
 from bucketmq.apps.moderation.posts import ESCALATED, Entry
@@ -36,6 +35,7 @@ from bucketmq.apps.moderation.record import (
     Record,
 )
 from bucketmq.bucket.port import Missing
+from bucketmq.dashboard.follow import Follower
 from bucketmq.errors import Invalid
 from bucketmq.events.event import seconds_of
 from bucketmq.procedures.objects.keys import full_key

@@ -46,7 +46,7 @@ const STEPS = [
   ["review", "Routed until a person decided"], ["notice", "Flagged until people were told"],
 ];
 
-export class Flow {
+export default class Flow {
   constructor(view, session, tell) {
     this.view = view;
     this.tell = tell;
@@ -54,7 +54,7 @@ export class Flow {
   }
 
   async update() {
-    const { flow } = await read("/api/figures/flow");
+    const { flow } = await read("/api/flow/figures");
     const left = this.view.querySelector(".scroll")?.scrollLeft ?? 0;
     this.view.replaceChildren(element("div", { class: "page" },
       element("div", { class: "page-head" }, element("h1", {}, "Flow"),

@@ -3,17 +3,18 @@
 // A decision is shown at once as being saved, and the next post comes; the row goes when the server has confirmed it.
 // If it could not be saved the row comes back and says so.
 
-import { Refused, read, write } from "/static/api.js";
+import { Refused, quietly, read, write } from "/static/api.js";
 import { element, empty, toast } from "/static/dom.js";
-import { OUTCOMES, age, categoryName, count, moment, percent, plural } from "/static/words.js";
+import { age, count, moment, percent, plural } from "/static/words.js";
 
 const LOADED_MAX = 500;
 const AHEAD = 10;
 const OPEN_MILLISECONDS = 150; // who runs through the list does not open every post on the way
 const DONE = { approve: "Approved", uphold: "Upheld", escalate: "Escalated" };
+const OUTCOMES = { "flagged/": "flagged", "needs-review/": "needs review", "approved/": "approved" };
 const FILTERS = { outcome: "", category: "", q: "", min: "0", escalated: "false", sort: "oldest" };
 
-export class Review {
+export default class Review {
   constructor(view, session, tell) {
     this.session = session;
     this.tell = tell;
@@ -55,7 +56,7 @@ export class Review {
           } }),
         element("div", { class: "filters-row" },
           choose("outcome", "Where it waits", [["", "All waiting"], ["flagged/", "Flagged"], ["needs-review/", "Needs review"]]),
-          choose("category", "Category", [["", "Any category"], ...this.session.categories.map((name) => [name, categoryName(name)])]),
+          choose("category", "Category", [["", "Any category"]]),
           choose("sort", "Order", [["oldest", "Oldest first"], ["newest", "Newest first"], ["surest", "Surest first"], ["least-sure", "Least sure first"]])),
         element("div", { class: "filters-row small" },
           element("label", { class: "range" }, "At least",
@@ -77,14 +78,14 @@ export class Review {
 
   async reload() {
     const asked = JSON.stringify(this.filters);
-    const found = await quietly(read("/api/posts", this.filters));
+    const found = await quietly(read("/api/review/posts", this.filters));
     if (found && asked === JSON.stringify(this.filters)) this.take(found, { replace: true });
   }
 
   async update() {
     const asked = JSON.stringify(this.filters);
     const settled = this.settled;
-    const found = await read("/api/posts", this.filters);
+    const found = await read("/api/review/posts", this.filters);
     // A list from before a decision would bring back what was decided; the next one comes soon.
     if (asked !== JSON.stringify(this.filters) || settled !== this.settled) return;
     const first = this.generation < 0;
@@ -95,6 +96,9 @@ export class Review {
   }
 
   take(found, { replace }) {
+    const chosen = this.find("filter-category");
+    if (chosen.options.length === 1) chosen.append(...found.categories.map((name) => element("option", { value: name }, categoryName(name))));
+    this.categories = found.categories;
     this.now = found.now;
     this.generation = found.generation;
     if (replace) {
@@ -117,7 +121,7 @@ export class Review {
   }
 
   drawHead() {
-    this.tell.waiting(this.waiting);
+    this.tell.count(this.waiting);
     const all = this.matching === this.waiting;
     const text = all ? `${plural(this.waiting, "post")} waiting` : `${count(this.matching)} of ${plural(this.waiting, "post")}`;
     const more = [
@@ -130,7 +134,7 @@ export class Review {
 
   async more() {
     if (!this.next || this.loading || this.items.length >= LOADED_MAX) return;
-    this.loading = quietly(read("/api/posts", { ...this.filters, after: this.next }));
+    this.loading = quietly(read("/api/review/posts", { ...this.filters, after: this.next }));
     const asked = JSON.stringify(this.filters);
     const found = await this.loading;
     this.loading = null;
@@ -205,23 +209,23 @@ export class Review {
     const item = this.item();
     if (!item) {
       this.opened = null;
-      main.replaceChildren(this.generation < 0 ? "" : this.waiting === 0 ? empty("All done", "When a post waits for a person it appears here by itself.") : empty("No post is open", "Choose one from the list, or press j.", "…"));
+      main.replaceChildren(this.generation < 0 ? "" : this.waiting === 0 ? element("p", { class: "empty" }, "When a post waits for a person it appears here by itself.") : empty("No post is open", "Choose one from the list, or press j.", "…"));
       return;
     }
     // What is open is not drawn again under the reader's eyes unless it changed.
     const mark = JSON.stringify([item.id, item.revision, item.outcome, item.escalated]);
     if (this.opened === mark) return;
     this.opened = mark;
-    main.replaceChildren(this.post(item), ...(this.session.may_decide ? [this.decision()] : []));
+    main.replaceChildren(this.post(item), ...(this.session.can("review") ? [this.decision()] : []));
     clearTimeout(this.opening);
     this.opening = setTimeout(() => this.readWhole(item, mark), OPEN_MILLISECONDS);
   }
 
   async readWhole(item, mark) {
-    const whole = await quietly(read("/api/post", { id: item.id }));
+    const whole = await quietly(read("/api/review/post", { id: item.id }));
     if (!whole || this.opened !== mark) return;
     this.find("post-text").textContent = whole.text;
-    this.find("why").textContent = whole.decision?.reason || "nothing is noted";
+    this.find("why").textContent = spoken(whole.decision?.reason ?? "", this.categories) || "nothing is noted";
     if (whole.escalation && this.find("escalation")) {
       const { reviewer, at, note } = whole.escalation;
       this.find("escalation").textContent = `${reviewer} escalated it on ${moment(at)}${note ? `: ${note}` : ""}`;
@@ -243,7 +247,7 @@ export class Review {
       item.has_media ? this.image(item) : null,
       element("div", { class: "post-columns" },
         element("section", { class: "card post-card" }, element("h3", {}, "What the classifier says"), this.bars(item),
-          item.rationale ? element("p", { class: "small" }, item.rationale) : null),
+          item.rationale ? element("p", { class: "small" }, spoken(item.rationale, this.categories)) : null),
         element("section", { class: "card post-card" }, element("h3", {}, "About it"),
           element("dl", { class: "facts small" }, facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]),
             element("dt", {}, "Waits because"), element("dd", { id: "why" }, "…"))))));
@@ -292,7 +296,7 @@ export class Review {
 
   async decide(action) {
     const item = this.item();
-    if (!item || !this.session.may_decide) return;
+    if (!item || !this.session.can("review")) return;
     const note = this.find("note")?.value.trim() ?? "";
     this.saving.set(item.id, action);
     const open = this.items.filter((each) => !this.saving.has(each.id));
@@ -301,7 +305,7 @@ export class Review {
     this.draw();
     this.select(next?.id ?? null);
     try {
-      await write("/api/review", { id: item.id, revision: item.revision, action, note });
+      await write("/api/review/decide", { id: item.id, revision: item.revision, action, note });
       toast(`${DONE[action]}: ${item.id}`);
       this.settle(item, action === "escalate" ? { ...item, escalated: true } : null);
     } catch (error) {
@@ -358,20 +362,19 @@ function rowId(id) {
 
 // The image by way of our own server. Why it cannot be shown is in the answer's body, which an <img> does not tell.
 async function loadImage(picture, item) {
-  const source = `/api/image?${new URLSearchParams({ id: item.id, revision: item.revision })}`;
+  const source = `/api/review/image?${new URLSearchParams({ id: item.id, revision: item.revision })}`;
   const loaded = new Promise((resolve, reject) => { picture.onload = resolve; picture.onerror = () => reject(new Error("the image could not be loaded")); });
-  const answer = await read("/api/image/state", { id: item.id });
+  const answer = await read("/api/review/image/state", { id: item.id });
   if (!answer.there) throw new Error(answer.why);
   picture.src = source;
   await loaded;
 }
 
-// For what is tried again by itself: the banner says what is wrong.
-async function quietly(asked) {
-  try {
-    return await asked;
-  } catch (error) {
-    if (error instanceof Refused && error.status !== 401) toast(error.message, { bad: true });
-    return null;
-  }
+function categoryName(name) {
+  return name.replaceAll("_", " ");
+}
+
+// What the classifier and the router write names categories as records do: hate_speech.
+function spoken(text, categories) {
+  return categories.reduce((found, name) => found.replaceAll(name, categoryName(name)), text);
 }

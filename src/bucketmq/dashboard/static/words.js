@@ -4,8 +4,8 @@ export function count(number) {
   return number.toLocaleString("en-US");
 }
 
-export function plural(number, noun) {
-  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+export function plural(number, noun, many = `${noun}s`) {
+  return `${count(number)} ${number === 1 ? noun : many}`;
 }
 
 export function percent(part) {
@@ -14,11 +14,24 @@ export function percent(part) {
 
 export function age(seconds) {
   if (seconds === null || seconds === undefined) return "–";
-  if (seconds < 1) return "now";
+  if (seconds < 1) return "< 1 s";
   if (seconds < 60) return `${Math.floor(seconds)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h`;
   return `${Math.floor(seconds / 86400)} d`;
+}
+
+// How long something goes on already, or is still to come.
+export function since(seconds) {
+  return seconds === null || seconds === undefined ? "" : `for ${age(seconds)}`;
+}
+
+export function dueIn(seconds) {
+  return seconds === null || seconds === undefined ? "" : seconds < 1 ? "due now" : `next in ${age(seconds)}`;
+}
+
+export function dollars(amount) {
+  return amount >= 1 ? `$${amount.toFixed(2)}` : `$${amount.toFixed(4)}`;
 }
 
 export function took(seconds) {
@@ -32,12 +45,6 @@ export function moment(text) {
   return Number.isNaN(at.getTime()) ? text : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
-export function categoryName(name) {
-  return name.replaceAll("_", " ");
-}
-
 export function sentence(text) {
   return text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "";
 }
-
-export const OUTCOMES = { "flagged/": "flagged", "needs-review/": "needs review", "approved/": "approved" };

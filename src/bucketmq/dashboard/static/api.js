@@ -1,4 +1,6 @@
-// Speaking to the desk's server: who is logged in, whether it can be reached, and what its answers say.
+// Speaking to the server: who is logged in, whether it can be reached, and what its answers say.
+
+import { toast } from "/static/dom.js";
 
 export class Refused extends Error {
   constructor(status, body) {
@@ -42,7 +44,7 @@ export function read(path, query = {}) {
 }
 
 export function write(path, body) {
-  const headers = { "content-type": "application/json", "x-desk-csrf": csrf };
+  const headers = { "content-type": "application/json", "x-bucketmq-csrf": csrf };
   return ask(path, { method: "POST", headers, body: JSON.stringify(body) });
 }
 
@@ -58,4 +60,29 @@ export async function resume() {
 function begun(session) {
   csrf = session.csrf;
   return session;
+}
+
+// For what is tried again by itself: the banner says what is wrong.
+export async function quietly(asked) {
+  try {
+    return await asked;
+  } catch (error) {
+    if (error instanceof Refused) {
+      if (error.status !== 401) toast(error.message, { bad: true });
+    } else if (!(error instanceof Unreachable)) throw error;
+    return null;
+  }
+}
+
+// Wait for a change and say what came of it; resolves to the answer, or to null.
+export async function changed(what, asked, said) {
+  try {
+    const answer = await asked;
+    toast(said(answer));
+    return answer;
+  } catch (error) {
+    if (!(error instanceof Refused) && !(error instanceof Unreachable)) throw error;
+    toast(error instanceof Refused ? `${what} did not work: ${error.message}` : `It is not sure that ${what} worked: ${error.message}. Look again when the server is back.`, { bad: true });
+    return null;
+  }
 }

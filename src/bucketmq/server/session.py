@@ -1,7 +1,7 @@
-"""Sessions: a token is exchanged for a signed cookie. Who somebody is comes from there and never from what he sends.
+"""Sessions: a token is exchanged for a signed cookie. Who somebody is comes from there and never from what they send.
 
-The key that signs lives as long as the process: a restart asks everybody to log in again. Cookies and headers as text
-are `app`'s.
+The key that signs lives as long as the process: a restart asks everybody to log in again. A cookie holds a name and no
+rights: those are looked up, so who is no longer let in has no session either. Cookies and headers as text are `gate`'s.
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 from itsdangerous import BadData, Signer, URLSafeSerializer
 
-from bucketmq.apps.moderation.desk.people import Person, Role, who_has
+from bucketmq.server.people import Caller, Person, who_has
 
 SESSION_SECONDS = 12 * 3600.0
 COOKIE_CHARS_MAX = 1_000
-
-FAILURES_MAX = 10
-"""Wrong tokens that one address may show within a minute."""
 
 Clock = Callable[[], float]
 
@@ -28,14 +25,15 @@ Clock = Callable[[], float]
 class Session(msgspec.Struct, frozen=True):
     """Somebody who logged in."""
 
-    name: str
-    role: Role
+    caller: Caller
     expires: float
     nonce: str
 
-    @property
-    def may_decide(self) -> bool:
-        return self.role == "reviewer"
+
+class _Cookie(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    expires: float
+    nonce: str
 
 
 class Sessions:
@@ -50,7 +48,8 @@ class Sessions:
         clock: Clock = time.time,
     ) -> None:
         self.seconds = seconds
-        self._people = tuple(people)
+        self.people = tuple(people)
+        self._callers = {each.caller.name: each.caller for each in people}
         secret = key or secrets.token_bytes(32)
         self._cookies = URLSafeSerializer(secret, salt="session")
         self._proofs = Signer(secret, salt="csrf")
@@ -60,24 +59,28 @@ class Sessions:
 
     def begin(self, token: str) -> Session | None:
         """A session for whoever has this token."""
-        person = who_has(self._people, token)
-        if person is None:
+        caller = who_has(self.people, token)
+        if caller is None:
             return None
-        return Session(person.name, person.role, self._clock() + self.seconds, secrets.token_urlsafe(16))
+        return Session(caller, self._clock() + self.seconds, secrets.token_urlsafe(16))
 
     def write(self, session: Session) -> str:
         """The session as a cookie's value."""
-        return str(self._cookies.dumps(msgspec.to_builtins(session)))
+        cookie = _Cookie(session.caller.name, session.expires, session.nonce)
+        return str(self._cookies.dumps(msgspec.to_builtins(cookie)))
 
     def read(self, cookie: str) -> Session | None:
         """The session of a cookie that was made here, has not expired and was not logged out."""
         if len(cookie) > COOKIE_CHARS_MAX:
             return None
         try:
-            session = msgspec.convert(self._cookies.loads(cookie), Session)
-        except (BadData, UnicodeError):
+            found = msgspec.convert(self._cookies.loads(cookie), _Cookie)
+        except (BadData, UnicodeError, msgspec.ValidationError):
             return None
-        return None if session.expires <= self._clock() or session.nonce in self._ended else session
+        caller = self._callers.get(found.name)
+        if caller is None or found.expires <= self._clock() or found.nonce in self._ended:
+            return None
+        return Session(caller, found.expires, found.nonce)
 
     def end(self, session: Session) -> None:
         """Log out: the cookie counts no more, wherever it is."""

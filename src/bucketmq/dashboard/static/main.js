@@ -1,24 +1,23 @@
 // The page: login, tabs, and asking for news of what is looked at.
 
-import { Refused, Unreachable, listen, login, read, resume, write } from "/static/api.js";
+import { listen, login, quietly, read, resume, write } from "/static/api.js";
 import { byId, element, toast } from "/static/dom.js";
-import { DeadLetters } from "/static/dead.js";
-import { Flow } from "/static/flow.js";
-import { Queues } from "/static/queues.js";
-import { Review } from "/static/review.js";
-import { Rules } from "/static/rules.js";
+import DeadLetters from "/static/dead.js";
+import Overview from "/static/overview.js";
+import Queues from "/static/queues.js";
+import Rules from "/static/rules.js";
 import { count, sentence } from "/static/words.js";
 
 const NEWS_MILLISECONDS = 2000;
 const BADGES_MILLISECONDS = 15000; // counting dead letters asks every queue
-const TABS = [
-  ["review", "Review", Review],
-  ["flow", "Flow", Flow],
-  ["queues", "Queues", Queues],
-  ["rules", "Rules", Rules],
-  ["dead", "Dead letters", DeadLetters],
+const OWN = [
+  { name: "overview", title: "Overview", Part: Overview },
+  { name: "queues", title: "Queues", Part: Queues },
+  { name: "rules", title: "Rules", Part: Rules },
+  { name: "dead", title: "Dead letters", Part: DeadLetters },
 ];
 
+let tabs = OWN;
 let session = null;
 let current = null;
 let timer = 0;
@@ -40,24 +39,33 @@ listen("login", () => {
 function showLogin(why = "") {
   session = null;
   leave();
-  byId("desk").hidden = true;
+  byId("dashboard").hidden = true;
   byId("login").hidden = false;
   byId("login-error").textContent = sentence(why);
   byId("token").value = "";
   byId("token").focus();
 }
 
-function showDesk(begun) {
-  session = begun;
+async function showPage(begun) {
+  session = { ...begun, can: (role) => begun.may.includes(role) };
+  // An application's tabs come first: whoever opens its page wants these.
+  tabs = [...await Promise.all(begun.tabs.map(added)), ...OWN];
   byId("login").hidden = true;
-  byId("desk").hidden = false;
-  byId("who").textContent = begun.may_decide ? begun.name : `${begun.name} · read only`;
-  byId("tabs").replaceChildren(...TABS.map(([name, title]) =>
+  byId("dashboard").hidden = false;
+  byId("bucket").textContent = begun.bucket;
+  byId("bucket").title = begun.bucket;
+  byId("who").textContent = `${begun.name} · ${begun.roles.join(", ")}`;
+  byId("tabs").replaceChildren(...tabs.map(({ name, title }) =>
     element("button", { class: "tab", role: "tab", type: "button", id: `tab-${name}`, "aria-controls": "view",
       onclick: () => { location.hash = name; } }, title)));
   open();
   clearTimeout(badges);
-  countBadges(begun);
+  countBadges(session);
+}
+
+async function added({ name, title, script, style, keys }) {
+  if (style && !document.querySelector(`link[href="${CSS.escape(style)}"]`)) document.head.append(element("link", { rel: "stylesheet", href: style }));
+  return { name, title, keys, Part: (await import(script)).default };
 }
 
 function leave() {
@@ -68,11 +76,12 @@ function leave() {
 
 function open() {
   leave();
-  const wanted = location.hash.slice(1);
-  const [name, title, Part] = TABS.find(([each]) => each === wanted) ?? TABS[0];
-  for (const [each] of TABS) {
-    byId(`tab-${each}`).setAttribute("aria-selected", String(each === name));
-    byId(`tab-${each}`).tabIndex = each === name ? 0 : -1;
+  // #queues, or #queues/jobs for one of them.
+  const [wanted, ...rest] = location.hash.slice(1).split("/");
+  const { name, title, Part } = tabs.find((each) => each.name === wanted) ?? tabs[0];
+  for (const each of tabs) {
+    byId(`tab-${each.name}`).setAttribute("aria-selected", String(each.name === name));
+    byId(`tab-${each.name}`).tabIndex = each.name === name ? 0 : -1;
   }
   byId(`tab-${name}`).scrollIntoView({ block: "nearest", inline: "nearest" });
   const view = byId("view");
@@ -83,7 +92,7 @@ function open() {
   // Each part has a place of its own: what an old one still draws is not seen.
   const place = element("div", { class: "place" });
   view.replaceChildren(place);
-  current = new Part(place, session, { waiting: (number) => badge("review", number), dead: (number) => badge("dead", number) });
+  current = new Part(place, session, { count: (number) => badge(name, number), rest: decodeURIComponent(rest.join("/")) });
   news(current);
 }
 
@@ -95,30 +104,20 @@ function badge(name, number) {
 
 // What a tab says while another one is open.
 async function countBadges(begun) {
-  try {
-    const found = await read("/api/figures/badges");
-    if (session === begun) badge("dead", found.badges.dead);
-  } catch (error) {
-    if (!(error instanceof Refused) && !(error instanceof Unreachable)) throw error;
-  }
+  const found = await quietly(read("/api/badges"));
+  if (found && session === begun) badge("dead", found.dead);
   if (session === begun) badges = setTimeout(() => countBadges(begun), document.hidden ? 4 * BADGES_MILLISECONDS : BADGES_MILLISECONDS);
 }
 
 async function news(part) {
-  try {
-    await part.update();
-  } catch (error) {
-    if (error instanceof Refused) {
-      if (error.status !== 401) toast(error.message, { bad: true });
-    } else if (!(error instanceof Unreachable)) throw error;
-  }
+  await quietly(part.update());
   if (part === current) timer = setTimeout(() => news(part), document.hidden ? 5 * NEWS_MILLISECONDS : NEWS_MILLISECONDS);
 }
 
 async function enter(token) {
   byId("login-error").textContent = "";
   try {
-    showDesk(await login(token));
+    await showPage(await login(token));
   } catch (error) {
     showLogin(error.message);
   }
@@ -134,7 +133,7 @@ async function start() {
   }
   try {
     const begun = await resume();
-    if (begun.name) showDesk(begun);
+    if (begun.name) await showPage(begun);
     else showLogin();
   } catch {
     showLogin();
@@ -158,7 +157,7 @@ byId("help-button").addEventListener("click", showHelp);
 byId("tabs").addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step) return;
-  const names = TABS.map(([name]) => name);
+  const names = tabs.map(({ name }) => name);
   const at = names.findIndex((name) => byId(`tab-${name}`).getAttribute("aria-selected") === "true");
   const next = names[(at + step + names.length) % names.length];
   location.hash = next;
@@ -169,23 +168,12 @@ window.addEventListener("hashchange", () => {
   else start();
 });
 
-const KEYS = [
-  [["j", "k"], "next, previous post"],
-  [["a"], "approve: it breaks no rule"],
-  [["u"], "uphold: it stays flagged, or becomes so"],
-  [["e"], "escalate: somebody else should look"],
-  [["n"], "write a note for the decision"],
-  [["i"], "show or blur the image"],
-  [["/"], "search"],
-  [["1", "–", "5"], "the parts of the desk"],
-  [["Esc"], "leave a field, or the post"],
-  [["?"], "this help"],
-];
-
 function showHelp() {
   if (document.querySelector("dialog[open]")) return;
-  const keys = KEYS.flatMap(([names, what]) => [
-    element("dt", {}, names.map((name) => (name === "–" ? name : element("kbd", {}, name)))), element("dd", {}, what)]);
+  const known = [...tabs.flatMap((tab) => Object.entries(tab.keys ?? {})), [`1 – ${tabs.length}`, "the parts of the page"],
+    ["/", "search"], ["Esc", "leave a field"], ["?", "this help"]];
+  const keys = [...new Map(known)].flatMap(([names, what]) => [
+    element("dt", {}, names.split(" ").map((name) => (name === "–" ? name : element("kbd", {}, name)))), element("dd", {}, what)]);
   const dialog = element("dialog", { id: "help", "aria-labelledby": "help-title" },
     element("form", { method: "dialog" },
       element("h2", { id: "help-title" }, "Keyboard"), element("dl", { class: "keys" }, keys),
@@ -204,7 +192,8 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.key === "?") showHelp();
-  else if (/^[1-5]$/.test(event.key)) location.hash = TABS[Number(event.key) - 1][0];
+  else if (/^[1-9]$/.test(event.key) && tabs[Number(event.key) - 1]) location.hash = tabs[Number(event.key) - 1].name;
+  else if (event.key === "/" && byId("view").querySelector("input[type=search]") && !current?.key) byId("view").querySelector("input[type=search]").focus();
   else if (!current?.key?.(event)) return;
   event.preventDefault();
 });

@@ -1,0 +1,163 @@
+"""The verbs dashboard and token: the page for people, and the secrets that open it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bucketmq import aio
+from bucketmq.cli.options import PROBE_VARIABLE, Json, Url, the_url, wants_json
+from bucketmq.cli.output import emit, emit_text, flush, say
+from bucketmq.cli.serve import NEEDED, TrustedProxy
+from bucketmq.cli.worker import log_to_stderr
+from bucketmq.errors import Invalid, Unsupported
+
+if TYPE_CHECKING:
+    from bucketmq.server.gate import GateSettings
+    from bucketmq.server.run import Listening
+
+TOKENS_VARIABLE = "BUCKETMQ_DASHBOARD_TOKENS"
+
+
+def dashboard(
+    context: typer.Context,
+    place: Annotated[str | None, typer.Argument(metavar="[URL]", help="The bucket; else --url.")] = None,
+    *,
+    host: Annotated[str, typer.Option(help="Where to listen. 0.0.0.0 is everywhere.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one.")] = 8090,
+    token: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TOKEN:ROLE",
+            help=f"Who may log in: look, operate, review or administer (env: {TOKENS_VARIABLE}).",
+        ),
+    ] = None,
+    token_file: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="The same, one in each line.")] = None,
+    https: Annotated[
+        bool, typer.Option("--https", help="A proxy in front speaks https: the cookie goes over nothing else.")
+    ] = False,
+    trusted_proxy: TrustedProxy = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Open the dashboard: a page that shows what is stuck, why, and lets people mend it.
+
+    For any bucket. Overview, queues, rules and dead letters; send, redrive, replay and purge for whoever may. Without a
+    token one is made for this run, and shown once in a link that opens the page. Others on this machine can read a
+    command line: better keep tokens in a file. SIGTERM and Ctrl-C finish what is in flight.
+    """
+    wanted = the_url(context, place or url)
+    log_to_stderr()
+    logging.getLogger("bucketmq").setLevel(logging.INFO)
+    try:
+        given = list(token or []) or os.environ.get(TOKENS_VARIABLE, "").split()
+        made = None if given or token_file else _own_token(host)
+        settings = gate_settings(
+            given if made is None else [made[1]],
+            token_file or [],
+            variable=TOKENS_VARIABLE,
+            https=https,
+            trusted_proxies=trusted_proxy or [],
+        )
+
+        def listening(address: str) -> None:
+            if wants_json(context, as_json):
+                emit({"url": address, "pid": os.getpid()})
+            say(f"the dashboard is open at {address}/ for who has a token; stop it with Ctrl-C")
+            if made is not None:
+                say(f"open it here, for this run: {address}/#token={made[0]}")
+            warn_of_plain_http(host, https=https)
+            flush()
+
+        asyncio.run(_serve(wanted, settings, host, port, listening))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        raise Unsupported(f"serving needs the package {error.name}; run: pip install 'bucketmq[server]'") from None
+
+
+async def _serve(url: str, settings: GateSettings, host: str, port: int, listening: Listening) -> None:
+    from bucketmq.dashboard.app import serve
+
+    probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
+    async with aio.connect(url, probe=probe) as bucket:
+        await serve(bucket, settings, host=host, port=port, listening=listening)
+
+
+def token(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is: a person, or a program.")],
+    *,
+    role: Annotated[
+        list[str] | None, typer.Option("--role", "-r", help="look, operate, review or administer; several add up.")
+    ] = None,
+    queues: Annotated[
+        list[str] | None,
+        typer.Option("--queue", metavar="NAME", help="Only these queues; mail-* is all that begin so."),
+    ] = None,
+    prefixes: Annotated[
+        list[str] | None, typer.Option("--prefix", metavar="PREFIX", help="Only objects below these prefixes.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a token, and the line that lets it in.
+
+    The token goes to whoever is to use it, and nowhere else; the line goes into the file of --token-file. It holds a
+    hash: who reads the file can log in as nobody.
+    """
+    from bucketmq.server.people import token_line
+
+    rights = "+".join(role or ["look"])
+    rights += f";queues={','.join(queues)}" if queues else ""
+    rights += f";prefixes={','.join(prefixes)}" if prefixes else ""
+    made, line = token_line(name, rights)
+    if wants_json(context, as_json):
+        emit({"name": name, "token": made, "line": line})
+        return
+    emit_text(line)
+    say(f"the token of {name}, shown this once: {made}")
+    say("append the line to a file, and serve with --token-file FILE")
+
+
+def gate_settings(
+    tokens: Sequence[str], files: Sequence[Path], *, variable: str, https: bool, trusted_proxies: Sequence[str]
+) -> GateSettings:
+    """Who may come in: from the command line and files, or else from the environment."""
+    from bucketmq.server.callers import proxies_of
+    from bucketmq.server.gate import GateSettings
+    from bucketmq.server.people import lines_of, read_people
+
+    proxies_of(trusted_proxies)
+    texts = [*tokens, *(line for path in files for line in lines_of(_read_file(path)))]
+    people = read_people(texts or os.environ.get(variable, "").split(), variable=variable)
+    return GateSettings(people=people, https=https, trusted_proxies=tuple(trusted_proxies))
+
+
+def warn_of_plain_http(host: str, *, https: bool) -> None:
+    from bucketmq.server.access import is_loopback
+
+    if not https and not is_loopback(host):
+        say("WITHOUT HTTPS: everybody on the way can read tokens; put a proxy in front and give --https")
+
+
+def _own_token(host: str) -> tuple[str, str]:
+    """A token for whoever started this, on their own machine alone."""
+    from bucketmq.server.access import is_loopback
+    from bucketmq.server.people import HOW, token_line
+
+    if not is_loopback(host):
+        raise Invalid(f"others can reach {host}: give --token or --token-file, or set {TOKENS_VARIABLE}; {HOW}")
+    return token_line("you", "administer")
+
+
+def _read_file(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"cannot read the tokens in {path}: {error}") from None

@@ -1,0 +1,186 @@
+"""The tab Overview: what is stuck, why, since when and what to do about it; and the log of actions.
+
+Made of what is known already (`survey`, `rules`): looking at the overview of many queues is not a request to each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from bucketmq.dashboard.follow import Follower
+from bucketmq.dashboard.rules import Rulebook
+from bucketmq.dashboard.site import Kept, Site, json_answer
+from bucketmq.dashboard.survey import Seen, Survey
+from bucketmq.events.rule import OWN_QUEUES, rule_of
+from bucketmq.pricing import cost, prices_of
+from bucketmq.procedures.queues import ACTIONS, EVENTS
+from bucketmq.procedures.upkeep.stats import SubscriptionStats
+from bucketmq.queue.settings import MAIN
+from bucketmq.server import actions
+
+STUCK_SECONDS = 300.0
+"""Ready for so long, a message is late, and its queue is worth a line."""
+READER_SECONDS = 600.0
+TROUBLES_SHOWN = 100
+ACTIONS_SHOWN = 50
+ACTIONS_BACK_SECONDS = 7 * 86400.0
+
+PROVIDERS = {"s3": "s3", "gs": "gcs", "az": "azure"}
+"""Whose prices the requests are shown at, by the URL's scheme. A folder costs nothing."""
+
+Level = Literal["bad", "warn"]
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Something that needs a person."""
+
+    level: Level
+    what: str
+    why: str
+    cure: str
+    since_seconds: float | None
+    tab: Literal["queues", "rules", "dead"]
+    """Where it can be looked at, and mended."""
+    name: str
+    """Of the queue or the rule."""
+
+
+def routes(site: Site, survey: Survey, rulebook: Rulebook) -> APIRouter:
+    router = APIRouter(prefix="/api")
+    follower = Follower(site.bucket, ACTIONS, ACTIONS_BACK_SECONDS)
+    lines: list[actions.Action] = []
+
+    async def read_actions() -> bool:
+        found = actions.read(await follower.read())
+        if follower.began_anew:
+            lines.clear()
+        lines.extend(found)
+        del lines[:-ACTIONS_SHOWN]
+        return True
+
+    kept = Kept(read_actions)
+
+    @router.get("/overview")
+    async def overview(request: Request) -> Response:
+        """What needs a person, the worst first, and the sums over all queues that the caller sees."""
+        caller = site.looker(request)
+        names = [name for name in await site.work(survey.names()) if caller.sees(name)]
+        known = await site.work(survey.some(names))
+        rules = await site.work(rulebook.rules()) if caller.sees(EVENTS) else []
+        found = [*(each for seen in known for each in queue_troubles(seen)), *rule_troubles(rules)]
+        found.sort(key=lambda each: (each.level != "bad", -(each.since_seconds or 0.0)))
+        return json_answer(
+            {
+                "troubles": msgspec.to_builtins(found[:TROUBLES_SHOWN]),
+                "troubles_total": len(found),
+                "queues": len(names),
+                "seen": len(known),
+                "rules": len(rules),
+                **sums(known),
+                "cost": cost_row(site),
+                "now": site.bucket.now_seconds,
+            }
+        )
+
+    @router.get("/badges")
+    async def badges(request: Request) -> Response:
+        """What the tabs say before anybody opens them."""
+        caller = site.looker(request)
+        names = [name for name in await site.work(survey.names()) if caller.sees(name)]
+        return json_answer({"dead": sums(await site.work(survey.some(names)))["dead"]})
+
+    @router.get("/actions")
+    async def recent_actions(request: Request) -> Response:
+        """Who changed what lately, the newest first."""
+        site.looker(request, ACTIONS)
+        await site.work(kept.read())
+        newest = sorted(lines, key=lambda each: each.at, reverse=True)
+        return json_answer({"actions": [msgspec.to_builtins(each) for each in newest]})
+
+    return router
+
+
+def sums(known: list[Seen]) -> dict[str, int]:
+    readable = [seen.stats for seen in known if seen.stats is not None]
+    return {name: sum(getattr(each, name) for each in readable) for name in ("ready", "in_flight", "delayed", "dead")}
+
+
+def cost_row(site: Site) -> dict[str, Any]:
+    """What this server's own requests came to since it started, at list prices."""
+    requests = site.bucket.requests
+    provider = PROVIDERS.get(urlsplit(site.bucket.api.where).scheme)
+    return {
+        "requests": requests.writes + requests.reads + requests.list + requests.delete,
+        "usd": None if provider is None else cost(requests, provider),
+        "prices": None if provider is None else prices_of(provider).name,
+    }
+
+
+def queue_troubles(seen: Seen) -> Iterator[Trouble]:
+    """What is wrong with one queue."""
+    stats, name = seen.stats, seen.name
+    if stats is None:
+        cure = f"see what is damaged: bucketmq doctor --deep {name}"
+        yield Trouble("bad", f"queue {name} cannot be read", seen.trouble, cure, None, "queues", name)
+        return
+    for damage in stats.damaged:
+        cure = f"bucketmq doctor --deep {name}, then --mend"
+        yield Trouble("bad", f"queue {name} is damaged", str(damage), cure, None, "queues", name)
+    if stats.dead:
+        what = f"{stats.dead:,} dead {'letter' if stats.dead == 1 else 'letters'} in queue {name}"
+        why = "they ran out of attempts, or were buried"
+        yield Trouble("bad", what, why, "look at why, cure that, then redrive", stats.oldest_dead_seconds, "dead", name)
+    for each in stats.subscriptions:
+        is_main = seen.settings is not None and seen.settings.main
+        if each.name != MAIN or is_main:
+            yield from _subscription_troubles(name, each)
+    for reader in stats.readers:
+        if reader.holds and reader.lag and reader.idle_seconds > READER_SECONDS:
+            what = f"reader {reader.name} of queue {name} is {reader.lag:,} messages behind"
+            why = "it has noted no progress, and what it has not read is kept for it"
+            cure = f"start its query again, or forget it: bucketmq spark forget {name} {reader.name}"
+            yield Trouble("warn", what, why, cure, reader.idle_seconds, "queues", name)
+
+
+def _subscription_troubles(queue: str, each: SubscriptionStats) -> Iterator[Trouble]:
+    oldest = each.oldest_ready_seconds
+    if not each.ready or oldest is None or oldest < STUCK_SECONDS:
+        return
+    rule = rule_of(each.name) if queue in OWN_QUEUES else None
+    if rule is not None:
+        return  # `rule_troubles` knows more of it
+    what = f"{_are(each.ready, 'message')} ready in queue {queue}" + ("" if each.name == MAIN else f", for {each.name}")
+    if each.holders:
+        why = f"{each.holders} {'process works' if each.holders == 1 else 'processes work'} on it and cannot keep up"
+        yield Trouble("warn", what, why, "add workers", oldest, "queues", queue)
+    else:
+        why = "nobody has received from it in the last ten minutes"
+        yield Trouble("bad", what, why, "start a worker", oldest, "queues", queue)
+
+
+def rule_troubles(rules: list[dict[str, Any]]) -> Iterator[Trouble]:
+    """What is wrong with rules."""
+    for rule in rules:
+        name, oldest = rule["name"], rule["oldest_ready_seconds"]
+        if rule["paused"] is not None:
+            waiting = rule["ready"] + rule["delayed"]
+            if waiting:
+                what = f"rule {name} is paused, and {_are(waiting, 'event')} kept for it"
+                yield Trouble("warn", what, rule["paused"], "resume it", oldest, "rules", name)
+        elif rule["failures_in_a_row"] and rule["failures_in_a_row"] >= min(3, rule["breaker_failures"]):
+            what = f"rule {name} failed {rule['failures_in_a_row']:,} times in a row"
+            cure = "cure the receiver; what failed is tried again by itself"
+            yield Trouble("bad", what, rule["last_error"], cure, oldest, "rules", name)
+        elif rule["ready"] and oldest is not None and oldest > STUCK_SECONDS:
+            what = f"{_are(rule['ready'], 'event')} ready for rule {name}"
+            why = "no process runs rules" if not rule["holders"] else "the processes that run rules cannot keep up"
+            yield Trouble("bad", what, why, "bucketmq rules run, or bucketmq serve", oldest, "rules", name)
+
+
+def _are(count: int, noun: str) -> str:
+    return f"1 {noun} is" if count == 1 else f"{count:,} {noun}s are"

@@ -1,0 +1,109 @@
+// Making elements. Text always goes in as text: nothing here parses HTML.
+
+export function element(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+export function drawing(name, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+function fill(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false).map(node));
+  return made;
+}
+
+function node(child) {
+  return child instanceof Node ? child : document.createTextNode(String(child));
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+export function empty(title, text, mark = "✓") {
+  return element("div", { class: "empty" },
+    element("div", { class: "mark", "aria-hidden": "true" }, mark), element("h2", {}, title), element("p", {}, text));
+}
+
+export function toast(text, { bad = false, seconds = 4 } = {}) {
+  const made = element("div", { class: bad ? "toast bad" : "toast" }, element("p", {}, text));
+  made.append(element("button", { class: "button quiet", type: "button", onclick: () => made.remove() }, "Close"));
+  const toasts = byId("toasts");
+  // Good news follow one another; bad news stay until they are read.
+  if (!bad) toasts.querySelector(".toast:not(.bad)")?.remove();
+  toasts.append(made);
+  while (toasts.children.length > 3) toasts.firstChild.remove();
+  if (!bad) setTimeout(() => made.remove(), seconds * 1000);
+}
+
+// Ask before something is done; resolves to whether it should be. With `typed`, only after that was typed.
+export function confirmed(title, text, action, { typed = null, bad = false } = {}) {
+  const field = typed === null ? null : element("label", { class: "field" }, `Write ${typed} to confirm`,
+    element("input", { id: "ask-typed", autocomplete: "off", spellcheck: "false" }));
+  return asked(title, [element("p", { class: "muted" }, text), field], action, {
+    bad, value: () => true, ready: (dialog) => typed === null || dialog.querySelector("#ask-typed").value === typed });
+}
+
+// A dialog with fields; resolves to what `value` makes of them, or to null.
+export function asked(title, content, action, { value, ready = () => true, bad = false } = {}) {
+  return new Promise((resolve) => {
+    const yes = element("button", { class: bad ? "button bad" : "button primary", type: "submit", value: "yes" }, action);
+    const dialog = element("dialog", { "aria-labelledby": "ask-title" },
+      element("form", { method: "dialog" },
+        element("h2", { id: "ask-title" }, title), content,
+        element("div", { class: "dialog-buttons" },
+          element("button", { class: "button", type: "submit", value: "no", formnovalidate: true }, "Cancel"), yes)));
+    const check = () => { yes.disabled = !ready(dialog); };
+    dialog.addEventListener("input", check);
+    dialog.addEventListener("close", () => {
+      const found = dialog.returnValue === "yes" && ready(dialog) ? value(dialog) : null;
+      dialog.remove();
+      resolve(found);
+    });
+    document.body.append(dialog);
+    check();
+    dialog.showModal();
+    (dialog.querySelector("input, textarea, select") ?? yes).focus();
+  });
+}
+
+// Draw a place anew, and leave the reader where they were: what is open stays open, and who types goes on typing.
+export function redraw(place, made) {
+  const open = new Set([...place.querySelectorAll("details[open][data-keep]")].map((each) => each.dataset.keep));
+  const field = place.contains(document.activeElement) && document.activeElement.id && document.activeElement.matches("input, select") ? document.activeElement : null;
+  place.replaceChildren(made);
+  for (const each of place.querySelectorAll("details[data-keep]")) each.open = open.has(each.dataset.keep);
+  const again = field ? byId(field.id) : null;
+  if (!again) return;
+  if (again.matches("input[type=search]")) {
+    again.value = field.value;
+    again.focus();
+    again.setSelectionRange(field.selectionStart, field.selectionEnd);
+  } else again.focus();
+}
+
+export function page(title, text, ...content) {
+  return element("div", { class: "page" },
+    element("div", { class: "page-head" }, element("h1", {}, title), text ? element("p", { class: "muted" }, text) : null), content);
+}
+
+export function loading(title) {
+  return page(title, "Loading …");
+}
+
+// A table that becomes a list of cards on a narrow screen. A column is [title, is a number].
+export function table(columns, rows, { label } = {}) {
+  return element("div", { class: "card flush scroll" }, element("table", { class: "stack", "aria-label": label },
+    element("thead", {}, element("tr", {}, columns.map(([title, number]) => element("th", { scope: "col", class: number ? "number" : "" }, title)))),
+    element("tbody", {}, rows)));
+}
+
+export function number(label, value) {
+  return element("td", { class: "number", "data-label": label }, Array.isArray(value) ? element("span", {}, value) : value);
+}

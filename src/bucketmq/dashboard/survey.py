@@ -1,0 +1,118 @@
+"""What is known of the queues of a bucket: their names, and how each stands, as seen by whoever looked last.
+
+A look at one queue costs a handful of requests, so nobody looks at all of them at once: a page asks for the few that it
+shows (`fresh`), and what nobody asks for is gone round in the background, slowly (`round`). A queue that cannot be read
+is shown with the reason, and hides no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from bucketmq import aio
+from bucketmq.dashboard.site import COST_FACTOR, FRESH_SECONDS, Kept
+from bucketmq.errors import BucketMQError, NotFound
+from bucketmq.procedures.upkeep.stats import QueueStats
+from bucketmq.queue.settings import Settings
+
+FIRST = 50
+"""Queues that somebody is kept waiting for when nothing is known yet."""
+AT_A_TIME = 8
+"""Queues that are looked at together."""
+ROUND_SECONDS = 60.0
+"""How often every queue is looked at though nobody asks, if they are few."""
+ROUND_SECONDS_PER_QUEUE = 1.0
+"""With many queues a round takes longer, so that what it costs does not grow with them."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A queue as somebody saw it."""
+
+    name: str
+    stats: QueueStats | None
+    settings: Settings | None
+    trouble: str
+    """Why it could not be read; empty if it could."""
+    kind: str
+    """The kind of that error."""
+    at: float
+    """By the store's clock."""
+    until: float
+    """When it should be looked at again, by the process' clock."""
+
+
+class Survey:
+    """The queues of one bucket. Belongs to one event loop."""
+
+    def __init__(self, bucket: aio.Bucket) -> None:
+        self._bucket = bucket
+        self._names = Kept(bucket.queues)
+        self._seen: dict[str, Seen] = {}
+        self._looking: dict[str, asyncio.Task[Seen]] = {}
+        self._turn = asyncio.Semaphore(AT_A_TIME)
+
+    async def names(self) -> list[str]:
+        """All queues, dead letters left out. Some LISTs, one for each queue, every now and then."""
+        found = await self._names.read()
+        self._seen = {name: seen for name, seen in self._seen.items() if name in set(found)}
+        return found
+
+    def known(self, name: str) -> Seen | None:
+        """How a queue stood when somebody looked; no request."""
+        return self._seen.get(name)
+
+    async def fresh(self, names: Iterable[str]) -> list[Seen]:
+        """How these queues stand now, give or take a few seconds. Those that were just looked at cost nothing."""
+        return list(await asyncio.gather(*(self._one(name) for name in names)))
+
+    async def some(self, names: list[str]) -> list[Seen]:
+        """What is known of these. Of those that nobody has looked at yet a few are looked at now; the others follow in
+        the background."""
+        await self.fresh([name for name in names if name not in self._seen][:FIRST])
+        return [seen for name in names if (seen := self._seen.get(name)) is not None]
+
+    def forget(self, name: str) -> None:
+        """Something was done to it: the next one who asks wants to see that."""
+        seen = self._seen.get(name)
+        if seen is not None:
+            self._seen[name] = msgspec.structs.replace(seen, until=0.0)
+
+    def forget_names(self) -> None:
+        self._names.forget()
+
+    async def round(self) -> float:
+        """Look at every queue once, and say how long to wait before the next round."""
+        names = await self.names()
+        await self.fresh(names)
+        return max(ROUND_SECONDS, ROUND_SECONDS_PER_QUEUE * len(names))
+
+    async def _one(self, name: str) -> Seen:
+        seen = self._seen.get(name)
+        if seen is not None and time.monotonic() < seen.until:
+            return seen
+        task = self._looking.get(name)
+        if task is None:
+            task = self._looking[name] = asyncio.ensure_future(self._look(name))
+            task.add_done_callback(lambda _: self._looking.pop(name, None))
+        return await asyncio.shield(task)
+
+    async def _look(self, name: str) -> Seen:
+        async with self._turn:
+            began = time.monotonic()
+            stats, settings, trouble, kind = None, None, "", ""
+            queue = self._bucket.existing_queue(name)
+            try:
+                stats = await queue.stats()
+                settings = await queue.settings()
+            except NotFound:
+                trouble, kind = "it has no settings: it is being made, or what is left of it is damaged", "corrupt"
+            except BucketMQError as error:
+                trouble, kind = str(error), error.kind
+            ended = time.monotonic()
+            until = ended + max(FRESH_SECONDS, COST_FACTOR * (ended - began))
+            self._seen[name] = Seen(name, stats, settings, trouble, kind, self._bucket.now_seconds, until)
+            return self._seen[name]

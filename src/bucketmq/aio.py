@@ -195,6 +195,8 @@ class Queue(QueueFacade[Delivery, Coroutine[Any, Any, None]], Subscription):
     back = awaiting(QueueApi[Delivery].back)
     raise_shards = awaiting(QueueApi[Delivery].raise_shards)
     trim = awaiting(QueueApi[Delivery].trim)
+    pause = awaiting(QueueApi[Delivery].pause)
+    resume = awaiting(QueueApi[Delivery].resume)
 
     @property
     def dead_letters(self) -> DeadLetters:

@@ -152,6 +152,8 @@ class Queue(QueueFacade[Delivery, None], Subscription):
     back = blocking(QueueApi[Delivery].back)
     raise_shards = blocking(QueueApi[Delivery].raise_shards)
     trim = blocking(QueueApi[Delivery].trim)
+    pause = blocking(QueueApi[Delivery].pause)
+    resume = blocking(QueueApi[Delivery].resume)
 
     @property
     def dead_letters(self) -> DeadLetters:

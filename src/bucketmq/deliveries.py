@@ -244,15 +244,17 @@ class Batch(Sequence[Kind], Generic[Kind]):
     """What one receive gave: deliveries, perhaps none.
 
     When there are none it says why. `full`: so much is in flight that nothing more is handed out until some of it is
-    settled. `contended`: other workers were taking what is there all the while you waited. Neither: nothing was there.
+    settled. `contended`: other workers were taking what is there all the while you waited. `paused`: the queue or the
+    subscription is. None of these: nothing was there.
     """
 
-    __slots__ = ("_deliveries", "contended", "full")
+    __slots__ = ("_deliveries", "contended", "full", "paused")
 
     def __init__(self, deliveries: list[Kind], why: Nobody) -> None:
         self._deliveries = deliveries
         self.full = why.full
         self.contended = why.contended
+        self.paused = why.paused
 
     @overload
     def __getitem__(self, index: int) -> Kind: ...
@@ -268,7 +270,7 @@ class Batch(Sequence[Kind], Generic[Kind]):
         return len(self._deliveries)
 
     def __repr__(self) -> str:
-        why = " (full)" if self.full else " (contended)" if self.contended else ""
+        why = " (full)" if self.full else " (contended)" if self.contended else " (paused)" if self.paused else ""
         return f"<Batch of {len(self)}{why}>"
 
 

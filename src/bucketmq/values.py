@@ -18,11 +18,13 @@ import msgspec
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it, every field with its default too, which stored forms may leave out."""
+    """A value as JSON has it, every field with its default too, which stored forms may leave out. What is not set
+    is not there."""
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
         tagged = {config.tag_field: config.tag} if config.tag_field is not None else {}
-        return tagged | {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        return tagged | {name: plain(each) for name, each in fields if each is not msgspec.UNSET}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, dict):

@@ -34,14 +34,16 @@ COMMAND = typer.main.get_command(app)
 COMMAND.list_commands(None)  # type: ignore[attr-defined,arg-type]  # now it has the verbs of applications, too
 VERBS = sorted(verbs(COMMAND))
 
-WITHOUT_BUCKET = {"demo", "moderation demo", "sim", "version", "watch"}
+WITHOUT_BUCKET = {"demo", "moderation demo", "sim", "token", "version", "watch"}
 WITHOUT_BUCKET |= {"apps ls", "apps show", "apps demo"}
 WITHOUT_BUCKET |= {"pipeline ls", "pipeline package", "pipeline show"}
 
 
 def test_the_verbs_are_those_of_the_plan() -> None:
-    planned = "init send receive ack retry peek tail stats dead redrive purge shards worker doctor sim demo version"
-    bus = "watch listen trigger sweep audit serve put get mv rm"
+    planned = (
+        "init send receive ack retry peek tail stats dead redrive purge shards worker doctor sim demo version token"
+    )
+    bus = "watch listen trigger sweep audit serve dashboard put get mv rm"
     rules = "add ls show rm pause resume rotate test explain dry-run replay dead redrive run"
     groups = [f"rules {verb}" for verb in rules.split()]
     groups += [f"notifications {verb}" for verb in ("set", "show", "reset")]
@@ -49,6 +51,7 @@ def test_the_verbs_are_those_of_the_plan() -> None:
     groups += [f"apps {verb}" for verb in ("ls", "show", "run", "demo", "rerun")]
     groups += [f"pipeline {verb}" for verb in ("ls", "show", "run", "package")]
     groups += [f"subscriptions {verb}" for verb in ("ls", "rm")]
+    groups += [f"queue {verb}" for verb in ("pause", "resume")]
     groups += [f"spark {verb}" for verb in ("forget", "orphans", "restore-checkpoint")]
     assert sorted([*planned.split(), *bus.split(), *groups]) == VERBS
     assert sorted(EXAMPLES) == VERBS
@@ -93,7 +96,13 @@ def test_a_mistyped_option_is_a_usage_error_as_json_too(cli: Cli) -> None:
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in WITHOUT_BUCKET])
 def test_without_a_url_every_verb_says_how_to_set_one(cli: Cli, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BUCKETMQ_URL")
-    args = {"send": ["jobs", "1"], "shards": ["jobs", "2"], "doctor": [], "worker": ["os:getpid", "--queue", "jobs"]}
+    args = {
+        "send": ["jobs", "1"],
+        "shards": ["jobs", "2"],
+        "doctor": [],
+        "dashboard": [],
+        "worker": ["os:getpid", "--queue", "jobs"],
+    }
     receipt = "WyJqb2JzIiwibWFpbiIsMCwxLFswLDAsMV0sMV0"
     args |= {"ack": [receipt], "retry": [receipt], "mv": ["a", "b"], "sweep": [], "audit": ["--rule", "r"]}
     args |= {"listen": ["--forward-to", "http://localhost:9/"], "rules ls": [], "rules run": [], "serve": ["--no-auth"]}

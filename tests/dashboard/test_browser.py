@@ -310,3 +310,23 @@ def test_the_keyboard_reaches_every_tab_and_the_search(browser: Browser, store: 
         browser.until(lambda: not browser.all("#help"))
         browser.find("#tab-dead").send_keys("\ue012")
         browser.until(lambda: browser.find("#tab-rules").get_attribute("aria-selected") == "true")
+
+
+def test_pausing_and_resuming_a_queue(browser: Browser, store: MemoryStore, bucket: Bucket) -> None:
+    bucket.queue("jobs").send({"n": 1})
+    with visited(browser, store) as agent:
+        browser.enter(agent, OLA, "queues")
+        browser.click("tr[data-queue=jobs] a")
+        browser.click("[data-pause='*']")
+        browser.until(lambda: browser.shown("#pause-why"))
+        browser.find("#pause-why").send_keys("the database is being moved")
+        browser.shoot("pause")
+        browser.click("dialog button[value=yes]")
+        browser.until(lambda: "the database is being moved" in browser.text("[data-subscription=main]"))
+        browser.shoot("paused")
+        browser.go("overview")
+        browser.until(lambda: "main of queue jobs is paused, and 1 message is ready" in browser.text(".troubles"))
+        browser.click("a.trouble")
+        browser.click("[data-pause='*']")
+        browser.until(lambda: "the database is being moved" not in browser.text("[data-subscription=main]"))
+    assert len(bucket.queue("jobs").receive(1)) == 1

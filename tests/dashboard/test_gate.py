@@ -35,6 +35,7 @@ LOOK = (
 CHANGE: dict[str, dict[str, object]] = {
     "/api/send": {"queue": "jobs", "body": "{}"},
     "/api/purge": {"queue": "jobs", "subscription": "main", "confirm": "jobs"},
+    "/api/queues/change": {"queue": "jobs", "do": "pause"},
     "/api/rules/change": {"name": "x", "do": "pause"},
     "/api/rules/replay": {"name": "x", "prefix": ""},
     "/api/dead/redrive": {"queue": "jobs", "q": ""},

@@ -367,3 +367,23 @@ def test_a_folder_is_served_as_well(tmp_path: Path) -> None:
     with opened_on(lambda: aio.connect(url, probe=False)) as agent, Person(agent.url, VERA) as vera:
         assert vera.session["bucket"] == url and vera.get("/api/queues")["queues"] == []
         assert vera.get("/api/overview")["cost"]["usd"] is None
+
+
+def test_a_queue_and_a_subscription_are_paused_and_resumed(bucket: Bucket, agent: Opened) -> None:
+    queue = bucket.queue("jobs")
+    queue.subscription("audit")
+    queue.send_many([{"n": 1}, {"n": 2}])
+    queue.receive(1)[0].ack(wait=True)
+    with Person(agent.url, OLA) as ola:
+        assert ola.post("/api/queues/change", queue="jobs", do="pause", why="moving") == {"paused": {"*": "moving"}}
+        found = ola.get("/api/queue", name="jobs")
+        assert [each["paused"] for each in found["subscriptions"]] == ["moving", "moving"]
+        assert [each["why"] for each in ola.get("/api/overview")["troubles"]] == ["moving", "moving"]
+        assert ola.post("/api/queues/change", queue="jobs", do="resume") == {"paused": {}}
+        ola.post("/api/queues/change", queue="jobs", subscription="audit", do="pause")
+        assert [each["paused"] for each in ola.get("/api/queue", name="jobs")["subscriptions"]] == ["paused", None]
+        assert ola.status("/api/queues/change", queue="jobs", subscription="no-such", do="pause") == 404
+        assert ola.status("/api/queues/change", queue="no-such", do="pause") == 404
+        assert ola.status("/api/queues/change", queue="jobs", do="stop") == 400
+    assert "no-such" not in bucket.queues()
+    assert [(line.did, line.how) for line in lines(bucket)][:2] == [("pause", "all: moving"), ("resume", "all")]

@@ -59,6 +59,13 @@ class Queue:
     delayed: list[dict[str, Any]]
 
 
+def paused(queue: Queue, subscription: str) -> str | None:
+    """Why nothing is handed out to a subscription (4.1)."""
+    reasons = queue.settings.get("paused", {})
+    found: str | None = reasons.get("*", reasons.get(subscription))
+    return found
+
+
 def queues(objects: Objects, prefix: str = "") -> list[str]:
     """The names of all queues (2)."""
     root = _join(prefix, "queues/")

@@ -168,3 +168,12 @@ def test_both_readers_refuse_the_same_damage(key: str, body: bytes) -> None:
             segment.Segment(0, body).check()
         else:
             documents.decode_head(body, key)
+
+
+def test_both_readers_say_alike_what_is_paused() -> None:
+    for name in ("queue.json", "queue-paused.json"):
+        body = (GOLDEN / name).read_bytes()
+        settings = documents.decode_settings(body, name)
+        theirs = second.read({"queues/jobs/queue.json": body}, "jobs")
+        for subscription in ("main", "audit"):
+            assert second.paused(theirs, subscription) == settings.pause_of(subscription)

@@ -93,6 +93,8 @@ SETTINGS = Settings(
     fences=(Fences(1, (17,)), Fences(2)),
 )
 
+PAUSED = Settings(paused={"*": "é: a deployment", "audit": "paused"})
+
 DEDUP = Dedup(4, {"order-1": DedupEntry("m0", 1_763_208_000.5, 0, 42), "é": DedupEntry("m1", 1_763_208_001.0, 3, 0)})
 DEDUP_SPLIT = Dedup(33, DEDUP.sent, SPLIT_FORMAT, split=True)
 LATER = Later(
@@ -127,6 +129,7 @@ FILES: Files = {
     "head.json": (HEAD, documents.encode, lambda body: documents.decode_head(body, "it")),
     "head-new.json": (Head(0, 0), documents.encode, lambda body: documents.decode_head(body, "it")),
     "queue.json": (SETTINGS, documents.encode, lambda body: documents.decode_settings(body, "it")),
+    "queue-paused.json": (PAUSED, documents.encode, lambda body: documents.decode_settings(body, "it")),
     "trim.json": (Trim(4096), documents.encode, document(Trim)),
     "trim-again.json": (Trim(8192, before=4096), documents.encode, document(Trim)),
     "hint.json": (Hint(8192), documents.encode, document(Hint)),

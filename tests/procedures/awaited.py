@@ -89,5 +89,5 @@ def wrapped(value: Any, loop: Loop) -> Any:
     if isinstance(value, WRAPPED):
         return Awaited(value, loop)
     if isinstance(value, Batch):
-        return Batch([wrapped(each, loop) for each in value], Nobody(value.full, value.contended))
+        return Batch([wrapped(each, loop) for each in value], Nobody(value.full, value.contended, value.paused))
     return value

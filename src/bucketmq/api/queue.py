@@ -19,6 +19,7 @@ from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.segments.tail import fresh_tail, trim_mark
 from bucketmq.procedures.sending.send import KeyOf, Letters, Sent, letters, send
 from bucketmq.procedures.sending.shards import raise_shards, use_queue
+from bucketmq.procedures.upkeep.pausing import pause, resume
 from bucketmq.procedures.upkeep.stats import QueueStats, SubscriptionStats, stats, subscriptions
 from bucketmq.procedures.upkeep.subscriptions import remove_subscription
 from bucketmq.procedures.upkeep.trim import Trimmed, trim_all
@@ -157,6 +158,18 @@ class QueueApi(SubscriptionApi[Delivery]):
     def trim(self) -> Procedure[Trimmed]:
         """Delete what every subscription has settled and retention allows. Workers do this by themselves."""
         return (yield from trim_all((yield from self.open())))
+
+    def pause(self, why: str = "", *, subscription: str | None = None) -> Procedure[Settings]:
+        """Hand out nothing more, to one subscription or to all, until `resume`. Sends go on, and so does what is in
+        flight. In this process at once, in others within 30 seconds. Readers by offset, as of Spark, go on reading.
+
+        Two GETs and a PUT; a LIST more for one subscription.
+        """
+        return (yield from pause((yield from self.open()), subscription, why))
+
+    def resume(self, *, subscription: str | None = None) -> Procedure[Settings]:
+        """End a pause: that of the queue, or that of one subscription. In other processes within 30 seconds."""
+        return (yield from resume((yield from self.open()), subscription))
 
     def dead(self) -> DeadApi:
         return DeadApi(self.queue)

@@ -21,6 +21,7 @@ from bucketmq.cli import (
     look,
     notifications,
     objects,
+    pausing,
     pipeline,
     queues,
     receive,
@@ -170,6 +171,15 @@ ROOT.add(
     "bucketmq redrive jobs --where 'no such user' --limit 100 --yes",
     "bucketmq redrive jobs --yes",
 )
+QUEUE = _group("queue", "Queues", "Pause a queue, or one of its subscriptions, and resume it.")
+
+QUEUE.add(
+    "Verbs",
+    pausing.pause,
+    "bucketmq queue pause jobs --why 'the database is being moved'",
+    "bucketmq queue pause jobs --subscription main --json",
+)
+QUEUE.add("Verbs", pausing.resume, "bucketmq queue resume jobs")
 SUBSCRIPTIONS = _group("subscriptions", "Queues", "Independent readers of a queue: list and remove.")
 
 SUBSCRIPTIONS.add(

@@ -149,11 +149,16 @@ def queue_troubles(seen: Seen) -> Iterator[Trouble]:
 
 def _subscription_troubles(queue: str, each: SubscriptionStats) -> Iterator[Trouble]:
     oldest = each.oldest_ready_seconds
-    if not each.ready or oldest is None or oldest < STUCK_SECONDS:
-        return
-    rule = rule_of(each.name) if queue in OWN_QUEUES else None
-    if rule is not None:
+    if queue in OWN_QUEUES and rule_of(each.name) is not None:
         return  # `rule_troubles` knows more of it
+    if not each.ready:
+        return
+    if each.paused is not None:
+        what = f"{each.name} of queue {queue} is paused, and {_are(each.ready, 'message')} ready"
+        yield Trouble("warn", what, each.paused, "resume it", oldest, "queues", queue)
+        return
+    if oldest is None or oldest < STUCK_SECONDS:
+        return
     what = f"{_are(each.ready, 'message')} ready in queue {queue}" + ("" if each.name == MAIN else f", for {each.name}")
     if each.holders:
         why = f"{each.holders} {'process works' if each.holders == 1 else 'processes work'} on it and cannot keep up"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -70,6 +70,15 @@ class Purge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     confirm: str
 
 
+class Pause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to pause or resume: one subscription, or all if it is None."""
+
+    queue: str
+    do: Literal["pause", "resume"]
+    subscription: str | None = None
+    why: str = ""
+
+
 def routes(site: Site, survey: Survey) -> APIRouter:
     router = APIRouter(prefix="/api")
 
@@ -130,6 +139,21 @@ def routes(site: Site, survey: Survey) -> APIRouter:
         )
         survey.forget(name)
         return json_answer({"id": sent.id})
+
+    @router.post("/queues/change")
+    async def change(request: Request) -> Response:
+        """Pause or resume. Sends go on, and so does what is in flight."""
+        given = await site.body(request, Pause)
+        how = f"{'all' if given.subscription is None else given.subscription}: {given.why}".removesuffix(": ")
+        await site.changer(request, "operate", given.do, f"queue {given.queue}", how=how, queue=given.queue)
+        name = await _existing(site, survey, given.queue)
+        queue = site.bucket.existing_queue(name)
+        if given.do == "pause":
+            settings = await site.work(queue.pause(given.why, subscription=given.subscription))
+        else:
+            settings = await site.work(queue.resume(subscription=given.subscription))
+        survey.forget(name)
+        return json_answer({"paused": settings.paused or {}})
 
     @router.post("/purge")
     async def purge(request: Request) -> Response:
@@ -207,6 +231,7 @@ def queue_row(seen: Seen, *, whole: bool = False) -> dict[str, Any]:
         "shards": stats.shards,
         "damaged": [str(each) for each in stats.damaged],
         "advice": stats.advice,
+        "paused": settings.paused or {},
         "subscriptions": [
             _subscription(seen.name, each, whole=whole)
             for each in stats.subscriptions
@@ -219,7 +244,9 @@ def queue_row(seen: Seen, *, whole: bool = False) -> dict[str, Any]:
     }
     if whole:
         row["settings"] = {
-            name: value for name, value in msgspec.to_builtins(settings).items() if name not in ("format", "fences")
+            name: value
+            for name, value in msgspec.to_builtins(settings).items()
+            if name not in ("format", "fences", "paused")
         }
     return row
 
@@ -237,6 +264,7 @@ def _subscription(queue: str, each: SubscriptionStats, *, whole: bool) -> dict[s
         "holders": each.holders,
         "conflict_rate": each.conflict_rate,
         "advice": each.advice,
+        "paused": each.paused,
     }
     if whole:
         row["shards"] = msgspec.to_builtins(each.shards)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from bucketmq.errors import Invalid
 from bucketmq.values import Value
@@ -22,6 +23,9 @@ LEASE_SECONDS_MAX = 12 * 3600.0
 DEAD_SUFFIX = ".dead"
 MAIN = "main"
 """The subscription that `queue.receive()` uses."""
+EVERYBODY = "*"
+"""Stands for all subscriptions where a pause is noted; no subscription can have this name."""
+WHY_CHARS_MAX = 500
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,79}\Z")
 
@@ -74,6 +78,13 @@ class Settings(Value, msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     in_flight_max: int = 10_000
     """Per shard and subscription: messages handed out or waiting for a retry."""
     fences: tuple[Fences, ...] = ()
+    paused: dict[str, str] | UnsetType = UNSET
+    """Why nothing is handed out, by subscription, `*` for all of them; absent while nothing is paused."""
+
+    def pause_of(self, subscription: str) -> str | None:
+        """Why nothing is handed out to this subscription; None if messages are."""
+        paused = self.paused or {}
+        return paused.get(EVERYBODY, paused.get(subscription))
 
 
 TUNABLE = frozenset(

@@ -65,7 +65,7 @@ export default class Queues {
     return table([["Queue"], ["Ready", 1], ["In flight", 1], ["Delayed", 1], ["Dead", 1], ["Oldest ready", 1], ["Ever sent", 1]],
       queues.map((queue) => element("tr", { "data-queue": queue.name },
         element("td", {}, element("a", { href: `#queues/${encodeURIComponent(queue.name)}` }, element("strong", {}, queue.name)),
-          queue.paused?.length ? element("span", { class: "chip warn" }, "paused") : null,
+          Object.keys(queue.paused ?? {}).length ? element("span", { class: "chip warn" }, "paused") : null,
           queue.trouble ? element("div", { class: "small error-text" }, queue.trouble) : null,
           (queue.damaged ?? []).length ? element("div", { class: "small error-text" }, `damaged: ${queue.damaged[0]}`) : null,
           (queue.readers ?? []).filter((each) => each.lag).map((each) => element("div", { class: "small muted" }, `reader ${each.name} is ${count(each.lag)} behind`))),
@@ -98,6 +98,7 @@ export default class Queues {
       queue.damaged.map((each) => element("p", { class: "card trouble bad" }, each)),
       element("div", { class: "bar-row" },
         can("operate") ? element("button", { class: "button", type: "button", id: "send", onclick: () => this.send(queue) }, "Send a message …") : null,
+        can("operate") ? element("button", { class: "button", type: "button", "data-pause": "*", onclick: () => this.pause(queue, null, "*" in queue.paused) }, "*" in queue.paused ? "Resume" : "Pause …") : null,
         queue.dead ? element("a", { class: "button", href: `#dead/${encodeURIComponent(queue.name)}` }, plural(queue.dead, "dead letter")) : null),
       queue.subscriptions.length ? queue.subscriptions.map((each) => this.subscription(queue, each))
         : element("p", { class: "muted" }, "Nobody subscribes to this queue; it is kept for readers and for the record."),
@@ -118,6 +119,7 @@ export default class Queues {
         element("span", { class: "small muted" }, work),
         element("span", { class: "push" },
           element("button", { class: "button", type: "button", "data-look": sub.name, "aria-expanded": String(open), onclick: () => this.look(sub.name) }, open ? "Hide messages" : "Look into messages"),
+          can("operate") && !sub.rule && queue.subscriptions.length > 1 && !("*" in queue.paused) ? element("button", { class: "button", type: "button", "data-pause": sub.name, onclick: () => this.pause(queue, sub.name, sub.name in queue.paused) }, sub.name in queue.paused ? "Resume" : "Pause …") : null,
           can("administer") && !sub.rule ? element("button", { class: "button bad", type: "button", "data-purge": sub.name, onclick: () => this.purge(queue, sub) }, "Purge …") : null)),
       sub.paused ? element("p", { class: "small error-text" }, sub.paused) : null,
       sub.advice ? element("p", { class: "small error-text" }, sub.advice) : null,
@@ -168,6 +170,20 @@ export default class Queues {
       key: dialog.querySelector("#send-key").value || null, delay_seconds: Number(dialog.querySelector("#send-delay").value) || null }) });
     if (given === null) return;
     await this.change("Send", write("/api/send", { queue: queue.name, ...given }), ({ id }) => `Sent as ${id}.`);
+  }
+
+  async pause(queue, subscription, paused) {
+    const what = subscription === null ? `queue ${queue.name}` : `${subscription} of queue ${queue.name}`;
+    const body = { queue: queue.name, subscription, do: paused ? "resume" : "pause" };
+    if (!paused) {
+      const why = await asked(`Pause ${what}?`, [
+        element("p", { class: "muted" }, "Nothing more is handed out until it is resumed. Sends go on, and so does what is in flight. Workers notice within 30 seconds."),
+        element("label", { class: "field" }, "Why", element("input", { id: "pause-why", maxlength: 200, autocomplete: "off" })),
+      ], "Pause", { value: (dialog) => dialog.querySelector("#pause-why").value.trim() });
+      if (why === null) return;
+      body.why = why || `paused by ${this.session.name}`;
+    }
+    await this.change(paused ? "Resume" : "Pause", write("/api/queues/change", body), () => `${what} is ${paused ? "handed out again; workers notice within 30 seconds" : "paused"}.`);
   }
 
   async purge(queue, sub) {

@@ -53,6 +53,11 @@ class OpenSubscription:
         self.received_at = 0.0
         """When a caller was last given something."""
 
+    @property
+    def is_paused(self) -> bool:
+        """By the settings as this process knows them."""
+        return self.queue.settings.pause_of(self.name) is not None
+
     def desk(self, shard: int) -> Desk:
         found = self.desks.get(shard)
         if found is None:
@@ -67,10 +72,11 @@ def open_subscription(queue: OpenQueue, name: str) -> OpenSubscription:
 
 class Nobody(msgspec.Struct, frozen=True):
     """Nothing was received, and why: `full`, too much is in flight already; `contended`, others are taking what is
-    there; neither, there was nothing."""
+    there; `paused`, nothing is handed out now; none of these, there was nothing."""
 
     full: bool = False
     contended: bool = False
+    paused: bool = False
 
 
 class Contested(msgspec.Struct, frozen=True):
@@ -91,6 +97,8 @@ def receive(
     """Claim up to `limit` messages; wait for some if there are none, until `stop` opens. One lot, from the first shard
     that has some; with `fill` one from each of the next ones too, while there is room.
 
+    While it is paused nothing is claimed, and the settings are read again every `SETTINGS_SECONDS`.
+
     Per lot one PUT and, in steady state, one GET. While idle one GET for each shard, at first every 20 ms, then less
     and less often. For the sake of filling, an empty shard is asked no more often than that.
     """
@@ -101,7 +109,10 @@ def receive(
     deadline, patient = now + wait_seconds, wait_seconds > 0
     soonest, most = _poll_seconds(sub.queue)
     since = now - sub.received_at
-    if (spare := _spare(sub, limit, lease_seconds, now)) is not None:
+    if sub.is_paused:
+        for desk in list(sub.desks.values()):
+            give_back(desk)
+    elif (spare := _spare(sub, limit, lease_seconds, now)) is not None:
         sub.received_at = now
         return [spare]
     at_once = sub.contention.serves(since, lease_seconds) if patient else 1
@@ -180,6 +191,8 @@ def _take_spare(desk: Desk) -> Iterator[Lot]:
 
 def _try_shards(sub: OpenSubscription, wanted: _Wanted) -> Procedure[list[Lot] | tuple[Nobody, float | None]]:
     yield from refresh_settings(sub.queue)
+    if sub.is_paused:
+        return Nobody(paused=True), None
     yield from stage(sub.queue)
     left, sub.contention.left = sub.contention.left, None
     if left is not None:

@@ -85,6 +85,8 @@ class SubscriptionStats(Value, msgspec.Struct, frozen=True):
     shards: tuple[ShardStats, ...]
     next_due_seconds: float | None = None
     """Until the first of its delayed messages may be handed out; None if none is delayed."""
+    paused: str | None = None
+    """Why nothing is handed out to it; None if messages are."""
 
 
 class ReaderShard(Value, msgspec.Struct, frozen=True):
@@ -289,6 +291,7 @@ def _subscription(queue: OpenQueue, name: str, tails: list[int]) -> Procedure[tu
             filter(None, (_crowded(queue, rate, len(holders), len(tails)), _unread(queue, name, ready, idle)))
         ),
         shards=tuple(shards),
+        paused=queue.settings.pause_of(name),
         next_due_seconds=min((each for shard in shards if (each := shard.next_due_seconds) is not None), default=None),
     ), damaged
 

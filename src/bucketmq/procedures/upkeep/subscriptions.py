@@ -17,6 +17,7 @@ from bucketmq.log.layout import head_of
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import reload_settings
 from bucketmq.procedures.requests import Now, Procedure, Remove
+from bucketmq.procedures.upkeep.pausing import resume
 from bucketmq.procedures.verbs import Patience, get, get_many, list_all
 from bucketmq.queue.head import Head
 from bucketmq.queue.settings import MAIN, check_name
@@ -43,6 +44,8 @@ def remove_subscription(queue: OpenQueue, name: str, *, force: bool = False) -> 
         entries, _ = yield from list_all(queue.keys.heads)
         others = ", ".join(sorted({head_of(entry.key)[0] for entry in entries})) or "none yet"
         raise NotFound(f"queue {queue.name!r} has no subscription {name!r}; there are: {others}")
+    if name in (queue.settings.paused or {}):  # one of this name that is made later is another
+        yield from resume(queue, name)
     return removed
 
 

@@ -40,7 +40,7 @@ SPARK_ROOMS = ("setup", "read", "write", "source", "running", "history", "upkeep
 SPARK = {"spark", "spark.*"} | {f"spark.{room}" for room in SPARK_ROOMS}
 APPS = FACADES | PIPELINE | SPARK | {"server", "dashboard", "apps", "chores", "crew"}
 
-VERBS = {f"cli.{name}" for name in ("agent", "dashboard", "exits", "group", "options", "output", "screen", "serve")}
+VERBS = {f"cli.{name}" for name in ("agent", "exits", "group", "options", "output", "screen", "serve", "tokens")}
 """What verbs of applications may use of the command line."""
 
 MAY_IMPORT: dict[str, set[str]] = {

@@ -62,3 +62,38 @@ def test_the_dashboard_opens_with_a_token_of_its_own_on_this_machine_alone(tmp_p
         started.kill()
         started.communicate()
     assert not list((tmp_path / "bucket").rglob("*.json")), "looking writes nothing"
+
+
+def test_serve_shows_the_dashboard_beside_its_receivers(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("# the night shift\nrosa=token-of-rosa-0001:operate\n")
+    environment = {**os.environ, "BUCKETMQ_URL": f"file://{tmp_path}/bucket", "BUCKETMQ_PROBE": "off"}
+    verb = [sys.executable, "-m", "bucketmq.cli", "serve", "--no-auth", "--port", "0", "--json"]
+    without = subprocess.run(
+        [*verb, "--dashboard"], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert without.returncode == 2 and "BUCKETMQ_DASHBOARD_TOKENS" in without.stderr
+    started = subprocess.Popen(
+        [*verb, "--dashboard-tokens", str(tmp_path / "tokens")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert started.stdout is not None
+        row = started.stdout.readline()
+        assert row, started.communicate(timeout=30)[1]
+        url = msgspec.json.decode(row)["url"]
+        headers = {"authorization": "Bearer token-of-rosa-0001"}
+        assert httpx2.get(f"{url}/api/overview", headers=headers, timeout=30).status_code == 200
+        assert httpx2.get(f"{url}/api/overview", timeout=30).status_code == 401
+        assert "BucketMQ" in httpx2.get(f"{url}/", timeout=30).text
+        assert httpx2.get(f"{url}/healthz", timeout=30).json()["status"] == "ok"
+        assert "bucketmq_build_info" in httpx2.get(f"{url}/metrics", timeout=30).text
+        assert httpx2.post(f"{url}/events/auto", json={}, timeout=30).status_code == 400
+        started.terminate()
+        out, err = started.communicate(timeout=60)
+        assert started.returncode == 0 and "token-of" not in row + out + err
+    finally:
+        started.kill()
+        started.communicate()

@@ -26,7 +26,7 @@ from bucketmq.procedures.bulk.orphans import Orphans
 from bucketmq.procedures.bulk.publish import Publication
 from bucketmq.procedures.objects.metadata import OWN_METADATA
 from bucketmq.procedures.objects.notes import BatchNote, Note
-from bucketmq.procedures.queues import DELIVERIES, EVENTS, FIRST_SETTINGS
+from bucketmq.procedures.queues import ACTIONS, DELIVERIES, EVENTS, FIRST_SETTINGS
 from bucketmq.procedures.rules.fan_in import Gathering
 from bucketmq.procedures.rules.journal import Attempt
 from bucketmq.procedures.segments.losses import Losses
@@ -38,6 +38,7 @@ from bucketmq.queue.head import Head
 from bucketmq.queue.message import Message
 from bucketmq.queue.routing import shard_of
 from bucketmq.queue.settings import Settings
+from bucketmq.server.actions import Action
 from bucketmq.server.seen import SeenId
 from bucketmq.tables.head import Head as TableHead
 from bucketmq.tables.head import Shape, Shard
@@ -50,6 +51,7 @@ TEXTS = {name: page.read_text(encoding="utf-8") for name, page in PAGES.items()}
 TEXT = "\n".join(TEXTS.values())
 
 KINDS: dict[str, Any] = {
+    "action": Action,
     "publication": Publication,
     "archive": Archive,
     "reader": Reader,
@@ -173,6 +175,7 @@ def _in_full(field: msgspec.structs.FieldInfo) -> Any:
         ("### 12.2 The register of a post", Review),
         ("### 12.3 Records", Record),
         ("### 12.5 Queues of moderation", Line),
+        ("### 13.1 The log of actions", Action),
     ],
 )
 def test_the_page_names_every_field(name: str, kind: Any) -> None:
@@ -188,7 +191,7 @@ def test_the_page_names_our_keys_and_our_metadata() -> None:
 
 def test_the_queues_of_the_event_bus_are_made_as_the_page_says() -> None:
     plain: dict[str, Any] = msgspec.to_builtins(Settings())
-    for queue in (EVENTS, DELIVERIES):
+    for queue in (EVENTS, DELIVERIES, ACTIONS):
         made: dict[str, Any] = msgspec.to_builtins(FIRST_SETTINGS[queue])
         assert _made_with(queue) == {name: value for name, value in made.items() if value != plain[name]}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,14 +14,13 @@ from bucketmq import aio
 from bucketmq.cli.options import PROBE_VARIABLE, Json, Url, the_url, wants_json
 from bucketmq.cli.output import emit, emit_text, flush, say
 from bucketmq.cli.serve import NEEDED, TrustedProxy
+from bucketmq.cli.tokens import TOKENS_VARIABLE, gate_settings, warn_of_plain_http
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.errors import Invalid, Unsupported
 
 if TYPE_CHECKING:
     from bucketmq.server.gate import GateSettings
     from bucketmq.server.run import Listening
-
-TOKENS_VARIABLE = "BUCKETMQ_DASHBOARD_TOKENS"
 
 
 def dashboard(
@@ -125,27 +123,6 @@ def token(
     say("append the line to a file, and serve with --token-file FILE")
 
 
-def gate_settings(
-    tokens: Sequence[str], files: Sequence[Path], *, variable: str, https: bool, trusted_proxies: Sequence[str]
-) -> GateSettings:
-    """Who may come in: from the command line and files, or else from the environment."""
-    from bucketmq.server.callers import proxies_of
-    from bucketmq.server.gate import GateSettings
-    from bucketmq.server.people import lines_of, read_people
-
-    proxies_of(trusted_proxies)
-    texts = [*tokens, *(line for path in files for line in lines_of(_read_file(path)))]
-    people = read_people(texts or os.environ.get(variable, "").split(), variable=variable)
-    return GateSettings(people=people, https=https, trusted_proxies=tuple(trusted_proxies))
-
-
-def warn_of_plain_http(host: str, *, https: bool) -> None:
-    from bucketmq.server.access import is_loopback
-
-    if not https and not is_loopback(host):
-        say("WITHOUT HTTPS: everybody on the way can read tokens; put a proxy in front and give --https")
-
-
 def _own_token(host: str) -> tuple[str, str]:
     """A token for whoever started this, on their own machine alone."""
     from bucketmq.server.access import is_loopback
@@ -154,10 +131,3 @@ def _own_token(host: str) -> tuple[str, str]:
     if not is_loopback(host):
         raise Invalid(f"others can reach {host}: give --token or --token-file, or set {TOKENS_VARIABLE}; {HOW}")
     return token_line("you", "administer")
-
-
-def _read_file(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"cannot read the tokens in {path}: {error}") from None

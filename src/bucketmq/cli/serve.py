@@ -17,10 +17,14 @@ import typer
 from bucketmq import aio
 from bucketmq.cli.options import PROBE_VARIABLE, Json, Url, the_url, wants_json
 from bucketmq.cli.output import LogLines, emit, flush, say
+from bucketmq.cli.tokens import TOKENS_VARIABLE, gate_settings
 from bucketmq.errors import Invalid, Unsupported
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from bucketmq.server.access import Access
+    from bucketmq.server.gate import GateSettings
     from bucketmq.server.pubsub import Push
     from bucketmq.server.settings import ServerSettings
 
@@ -93,6 +97,17 @@ def serve(
     pubsub_email: Annotated[
         str | None, typer.Option(metavar="EMAIL", help="The service account that Pub/Sub pushes on behalf of.")
     ] = None,
+    dashboard: Annotated[
+        bool,
+        typer.Option("--dashboard", help="Show the dashboard too, at /, for who has one of its tokens."),
+    ] = False,
+    dashboard_tokens: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help=f"Who may log in there, one in each line (env: {TOKENS_VARIABLE})."),
+    ] = None,
+    https: Annotated[
+        bool, typer.Option("--https", help="A proxy in front speaks https: the dashboard's cookie needs that.")
+    ] = False,
     trusted_proxy: TrustedProxy = None,
     origin: Annotated[
         list[str] | None, typer.Option(metavar="HOST", help="May ask to send CloudEvents. Default: anybody.")
@@ -134,14 +149,25 @@ def serve(
                 sweep_seconds=sweep_every,
             )
         )
-        asyncio.run(_serve(wanted, settings, host, port, as_json=wants_json(context, as_json)))
+        page = None
+        if dashboard or dashboard_tokens:
+            page = gate_settings(
+                [],
+                dashboard_tokens or [],
+                variable=TOKENS_VARIABLE,
+                https=https,
+                trusted_proxies=trusted_proxy or [],
+            )
+        asyncio.run(_serve(wanted, settings, host, port, page, as_json=wants_json(context, as_json)))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
         raise Unsupported(f"serving needs the package {error.name}; run: pip install 'bucketmq[server]'") from None
 
 
-async def _serve(url: str, settings: ServerSettings, host: str, port: int, *, as_json: bool) -> None:
+async def _serve(
+    url: str, settings: ServerSettings, host: str, port: int, page: GateSettings | None, *, as_json: bool
+) -> None:
     from bucketmq.server.run import check_host
     from bucketmq.server.run import serve as run_server
 
@@ -150,6 +176,8 @@ async def _serve(url: str, settings: ServerSettings, host: str, port: int, *, as
             emit({"url": address, "pid": os.getpid()})
         say(f"listening on {address}: notifications go to {address}/events/SOURCE; stop it with Ctrl-C")
         say(_who(settings.access))
+        if page is not None:
+            say(f"the dashboard is open at {address}/ for who has one of its tokens")
         warn_plain_http(host, settings.trusted_proxies)
         flush()
 
@@ -157,9 +185,18 @@ async def _serve(url: str, settings: ServerSettings, host: str, port: int, *, as
     probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
     bucket = aio.connect(url, probe=probe)
     try:
-        await run_server(bucket, settings, host=host, port=port, listening=listening)
+        await run_server(bucket, settings, host=host, port=port, listening=listening, beside=_page(bucket, page))
     finally:
         await bucket.close()
+
+
+def _page(bucket: aio.Bucket, settings: GateSettings | None) -> FastAPI | None:
+    """The dashboard, if it is wanted."""
+    if settings is None:
+        return None
+    from bucketmq.dashboard.app import make_app
+
+    return make_app(bucket, settings)
 
 
 def warn_plain_http(host: str, trusted_proxies: Sequence[str] = ()) -> None:

@@ -244,15 +244,29 @@ class Parts:
         return None
 
 
-def make_app(bucket: aio.Bucket, settings: ServerSettings) -> FastAPI:
-    """The app for one bucket, which the caller closes when the app has ended."""
+def make_app(bucket: aio.Bucket, settings: ServerSettings, *, beside: FastAPI | None = None) -> FastAPI:
+    """The app for one bucket, which the caller closes when the app has ended. `beside` is another app, such as the
+    dashboard, that answers what this one does not."""
     parts = Parts(bucket, check_settings(settings))
     about = "Receives other systems' notifications of object changes and makes them events of a bucket."
-    app = bare_app("BucketMQ", about, parts.lifespan)
+    app = bare_app("BucketMQ", about, parts.lifespan if beside is None else _both(parts.lifespan, beside))
     app.state.parts = parts
     _add_receivers(app, parts)
     add_pages(app, parts)
+    if beside is not None:
+        app.mount("/", beside)
     return app
+
+
+def _both(lifespan: Lifespan, beside: FastAPI) -> Lifespan:
+    """What goes on while both run: a mounted app is not started by itself."""
+
+    @contextlib.asynccontextmanager
+    async def both(app: FastAPI) -> AsyncIterator[None]:
+        async with lifespan(app), beside.router.lifespan_context(beside):
+            yield
+
+    return both
 
 
 def bare_app(title: str, description: str, lifespan: Lifespan) -> FastAPI:

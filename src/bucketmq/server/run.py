@@ -39,21 +39,29 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = 8080,
     listening: Listening = lambda _: None,
+    beside: FastAPI | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is in hand. Closing the bucket is the caller's."""
     check_host(settings, host)
     await bucket.open()  # a bucket that cannot be used is an error here, not a line in a log
     with listen(host, port) as listener:
-        server = make_server(bucket, settings, listening)
+        server = make_server(bucket, settings, listening, beside=beside)
         await server.serve(sockets=[listener])
     if not server.started:
         raise Unavailable("the server did not start; the log says why")
 
 
-def make_server(bucket: aio.Bucket, settings: ServerSettings, listening: Listening = lambda _: None) -> Server:
+def make_server(
+    bucket: aio.Bucket,
+    settings: ServerSettings,
+    listening: Listening = lambda _: None,
+    *,
+    beside: FastAPI | None = None,
+) -> Server:
     """The server for a socket that is bound. `should_exit` stops it."""
     proxies = proxies_of(settings.trusted_proxies)
-    return server_of(make_app(bucket, settings), settings.stop_seconds, listening, proxies=proxies)
+    app = make_app(bucket, settings, beside=beside)
+    return server_of(app, settings.stop_seconds, listening, proxies=proxies)
 
 
 def server_of(

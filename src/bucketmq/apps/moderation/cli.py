@@ -185,7 +185,7 @@ def desk(
     """
     from bucketmq.apps.moderation.classify.fetch import FetchSettings
     from bucketmq.apps.moderation.settings import DESK_TOKENS, settings_from
-    from bucketmq.cli.dashboard import gate_settings, warn_of_plain_http
+    from bucketmq.cli.tokens import gate_settings, warn_of_plain_http
 
     own = settings_from(url=_url(context, url), port_desk=port, desk_tokens=tuple(token or ()))
     settings = gate_settings(

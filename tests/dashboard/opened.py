@@ -43,10 +43,11 @@ class Opened(Served):
 @contextlib.contextmanager
 def opened_on(make_bucket: Callable[[], aio.Bucket], **options: Any) -> Iterator[Opened]:
     tabs, sessions, port = options.pop("tabs", ()), options.pop("sessions", None), options.pop("port", 0)
+    samples = options.pop("samples", False)
     settings = GateSettings(**{"people": PEOPLE, **options})
 
     def make(bucket: aio.Bucket, listening: Listening) -> Server:
-        return server_of(make_app(bucket, settings, tabs=tabs, sessions=sessions), 30.0, listening)
+        return server_of(make_app(bucket, settings, tabs=tabs, sessions=sessions, samples=samples), 30.0, listening)
 
     with on_a_thread(make_bucket, make, port=port) as (url, server):
         made = Opened(url, server)

@@ -15,6 +15,7 @@ from bucketmq.procedures.queues import DELIVERIES
 from bucketmq.server.session import Sessions
 from dashboard.browsing import SMALL, WIDE, Browser
 from dashboard.opened import ANN, OLA, PEOPLE, VERA, Opened, bury, lines, opened
+from dashboard.test_charts import past
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -330,3 +331,27 @@ def test_pausing_and_resuming_a_queue(browser: Browser, store: MemoryStore, buck
         browser.click("[data-pause='*']")
         browser.until(lambda: "the database is being moved" not in browser.text("[data-subscription=main]"))
     assert len(bucket.queue("jobs").receive(1)) == 1
+
+
+def test_charts_over_an_hour_a_day_and_a_week(browser: Browser, store: MemoryStore, bucket: Bucket) -> None:
+    bucket.queue("jobs").send({"n": 1})
+    with visited(browser, store) as agent:
+        browser.enter(agent, VERA, "overview")
+        browser.until(lambda: browser.shown("#no-figures"))
+    past(bucket)
+    with visited(browser, store) as agent:
+        browser.enter(agent, VERA, "overview")
+        browser.until(lambda: len(browser.all(".chart")) == 2)
+        assert "30 min ago" in browser.text(".chart .tick")
+        browser.shoot("charts-hour")
+        browser.click("#range-week")
+        browser.until(lambda: "7 d ago" in browser.text(".chart .tick"))
+        browser.shoot("charts-week")
+        browser.go("queues")
+        browser.click("tr[data-queue=jobs] a")
+        browser.until(lambda: "7 d ago" in browser.text(".chart .tick"))
+        browser.click("#range-day")
+        browser.until(lambda: "12 h ago" in browser.text(".chart .tick"))
+        browser.size(*SMALL, dark=True)
+        assert browser.fits()
+        browser.shoot("charts-small-dark")

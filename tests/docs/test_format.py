@@ -19,6 +19,7 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.events.inventory import Item, Manifest
 from bucketmq.events.rule import Policy, Rule, Secrets, Webhook
 from bucketmq.log import documents, segment
+from bucketmq.log.figures import Stretch
 from bucketmq.log.layout import BOOKKEEPING, QueueKeys
 from bucketmq.pipeline.lineage import Lineage
 from bucketmq.pipeline.registers import State
@@ -52,6 +53,7 @@ TEXT = "\n".join(TEXTS.values())
 
 KINDS: dict[str, Any] = {
     "action": Action,
+    "figures": Stretch,
     "publication": Publication,
     "archive": Archive,
     "reader": Reader,
@@ -176,6 +178,7 @@ def _in_full(field: msgspec.structs.FieldInfo) -> Any:
         ("### 12.3 Records", Record),
         ("### 12.5 Queues of moderation", Line),
         ("### 13.1 The log of actions", Action),
+        ("### 13.2 Figures over time", Stretch),
     ],
 )
 def test_the_page_names_every_field(name: str, kind: Any) -> None:

@@ -17,6 +17,7 @@ from pinned import Files, Golden, document
 
 from bucketmq.log import bodies, documents, segment
 from bucketmq.log.documents import SPLIT_FORMAT, Dedup, DedupEntry, FailureLine, Group, Hint, Later, Trim
+from bucketmq.log.figures import Sample, Stretch
 from bucketmq.log.segment import Part, Parts, Segment
 from bucketmq.queue.head import Head, Held, LastCommit, Lease, Moving, Span, Target, Waiting
 from bucketmq.queue.message import BodyAt, Died, Failure, Message
@@ -95,6 +96,15 @@ SETTINGS = Settings(
 
 PAUSED = Settings(paused={"*": "é: a deployment", "audit": "paused"})
 
+FIGURES = Stretch(
+    1_763_208_000,
+    60,
+    {
+        0: {"*": Sample(3, 2, 1, 4, 17.5, 1_000), "jobs": Sample(1, 0, 0, 4, 2.0, 40)},
+        59: {"*": Sample(0, 0, 0, 4, 0.0, 1_003)},
+    },
+)
+
 DEDUP = Dedup(4, {"order-1": DedupEntry("m0", 1_763_208_000.5, 0, 42), "é": DedupEntry("m1", 1_763_208_001.0, 3, 0)})
 DEDUP_SPLIT = Dedup(33, DEDUP.sent, SPLIT_FORMAT, split=True)
 LATER = Later(
@@ -130,6 +140,7 @@ FILES: Files = {
     "head-new.json": (Head(0, 0), documents.encode, lambda body: documents.decode_head(body, "it")),
     "queue.json": (SETTINGS, documents.encode, lambda body: documents.decode_settings(body, "it")),
     "queue-paused.json": (PAUSED, documents.encode, lambda body: documents.decode_settings(body, "it")),
+    "figures.json": (FIGURES, documents.encode, document(Stretch)),
     "trim.json": (Trim(4096), documents.encode, document(Trim)),
     "trim-again.json": (Trim(8192, before=4096), documents.encode, document(Trim)),
     "hint.json": (Hint(8192), documents.encode, document(Hint)),

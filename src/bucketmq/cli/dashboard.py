@@ -37,6 +37,9 @@ def dashboard(
         ),
     ] = None,
     token_file: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="The same, one in each line.")] = None,
+    figures: Annotated[
+        bool, typer.Option("--figures/--no-figures", help="Keep figures of a week in the bucket, for charts.")
+    ] = True,
     https: Annotated[
         bool, typer.Option("--https", help="A proxy in front speaks https: the cookie goes over nothing else.")
     ] = False,
@@ -73,19 +76,21 @@ def dashboard(
             warn_of_plain_http(host, https=https)
             flush()
 
-        asyncio.run(_serve(wanted, settings, host, port, listening))
+        asyncio.run(_serve(wanted, settings, host, port, listening, samples=figures))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
         raise Unsupported(f"serving needs the package {error.name}; run: pip install 'bucketmq[server]'") from None
 
 
-async def _serve(url: str, settings: GateSettings, host: str, port: int, listening: Listening) -> None:
+async def _serve(
+    url: str, settings: GateSettings, host: str, port: int, listening: Listening, *, samples: bool
+) -> None:
     from bucketmq.dashboard.app import serve
 
     probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
     async with aio.connect(url, probe=probe) as bucket:
-        await serve(bucket, settings, host=host, port=port, listening=listening)
+        await serve(bucket, settings, host=host, port=port, listening=listening, samples=samples)
 
 
 def token(

@@ -196,7 +196,7 @@ def _page(bucket: aio.Bucket, settings: GateSettings | None) -> FastAPI | None:
         return None
     from bucketmq.dashboard.app import make_app
 
-    return make_app(bucket, settings)
+    return make_app(bucket, settings, samples=True)
 
 
 def warn_plain_http(host: str, trusted_proxies: Sequence[str] = ()) -> None:

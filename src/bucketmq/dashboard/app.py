@@ -15,7 +15,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from bucketmq import __version__, aio
-from bucketmq.dashboard import dead, overview, queues, rules
+from bucketmq.dashboard import charts, dead, overview, queues, rules
 from bucketmq.dashboard.site import Site, json_answer, read_struct
 from bucketmq.dashboard.survey import Survey
 from bucketmq.dashboard.tab import MEDIA_TYPES, Tab, files_of, media_type
@@ -55,11 +55,19 @@ class Dashboard:
     """One dashboard: its site, and what it knows of the bucket."""
 
     def __init__(
-        self, bucket: aio.Bucket, settings: GateSettings, tabs: Sequence[Tab], sessions: Sessions | None
+        self,
+        bucket: aio.Bucket,
+        settings: GateSettings,
+        tabs: Sequence[Tab],
+        sessions: Sessions | None,
+        *,
+        samples: bool,
     ) -> None:
         self.site = Site(bucket, Gate(bucket, settings, sessions=sessions))
         self.survey = Survey(bucket)
         self.rulebook = rules.Rulebook(bucket, self.survey)
+        self.charts = charts.Charts(bucket, self.survey)
+        self.samples = samples
         self.tabs = tuple(tabs)
 
     @property
@@ -70,16 +78,23 @@ class Dashboard:
     async def lifespan(self, _app: FastAPI) -> AsyncIterator[None]:
         await self.site.bucket.open()
         try:
-            yield
+            async with charts.in_the_background(self.charts) if self.samples else contextlib.nullcontext():
+                yield
         finally:
             await self.site.close()
 
 
 def make_app(
-    bucket: aio.Bucket, settings: GateSettings, *, tabs: Sequence[Tab] = (), sessions: Sessions | None = None
+    bucket: aio.Bucket,
+    settings: GateSettings,
+    *,
+    tabs: Sequence[Tab] = (),
+    sessions: Sessions | None = None,
+    samples: bool = False,
 ) -> FastAPI:
-    """The app for one bucket, which the caller closes when the app has ended. `tabs` are an application's."""
-    made = Dashboard(bucket, settings, tabs, sessions)
+    """The app for one bucket, which the caller closes when the app has ended. `tabs` are an application's; with
+    `samples` figures over time are kept in the bucket."""
+    made = Dashboard(bucket, settings, tabs, sessions, samples=samples)
     about = "What is ready, in flight, delayed and dead in a bucket, and what to do about it."
     app = bare_app("BucketMQ: dashboard", about, made.lifespan)
     app.state.dashboard = made
@@ -87,6 +102,7 @@ def make_app(
     _add_files(app, made.tabs)
     _add_login(app, made)
     app.include_router(overview.routes(made.site, made.survey, made.rulebook))
+    app.include_router(charts.routes(made.site, made.charts))
     app.include_router(queues.routes(made.site, made.survey))
     app.include_router(rules.routes(made.site, made.rulebook))
     app.include_router(dead.routes(made.site, made.survey))
@@ -215,9 +231,10 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = PORT_DEFAULT,
     listening: Listening = lambda _: None,
+    samples: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is in flight. Closing the bucket is the caller's."""
-    app = make_app(bucket, settings, tabs=tabs)
+    app = make_app(bucket, settings, tabs=tabs, samples=samples)
     await bucket.open()
     with listen(host, port) as listener:
         server = server_of(app, STOP_SECONDS, listening, proxies=app.state.dashboard.gate.proxies)

@@ -1,8 +1,8 @@
 """What is known of the queues of a bucket: their names, and how each stands, as seen by whoever looked last.
 
 A look at one queue costs a handful of requests, so nobody looks at all of them at once: a page asks for the few that it
-shows (`fresh`), and what nobody asks for is gone round in the background, slowly (`round`). A queue that cannot be read
-is shown with the reason, and hides no other.
+shows (`fresh`), and what nobody asks for is looked at when figures are taken (`charts`), slowly if they are many. A
+queue that cannot be read is shown with the reason, and hides no other.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ FIRST = 50
 """Queues that somebody is kept waiting for when nothing is known yet."""
 AT_A_TIME = 8
 """Queues that are looked at together."""
-ROUND_SECONDS = 60.0
-"""How often every queue is looked at though nobody asks, if they are few."""
 ROUND_SECONDS_PER_QUEUE = 1.0
 """With many queues a round takes longer, so that what it costs does not grow with them."""
 
@@ -84,11 +82,9 @@ class Survey:
     def forget_names(self) -> None:
         self._names.forget()
 
-    async def round(self) -> float:
-        """Look at every queue once, and say how long to wait before the next round."""
-        names = await self.names()
-        await self.fresh(names)
-        return max(ROUND_SECONDS, ROUND_SECONDS_PER_QUEUE * len(names))
+    def round_seconds(self, wanted: float) -> float:
+        """How long to wait before all queues are looked at again: as wanted, or longer if they are many."""
+        return max(wanted, ROUND_SECONDS_PER_QUEUE * len(self._seen))
 
     async def _one(self, name: str) -> Seen:
         seen = self._seen.get(name)

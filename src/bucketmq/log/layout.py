@@ -11,7 +11,7 @@ from bucketmq.errors import Corrupt
 SUFFIX = ".ndjson"
 ARCHIVED_SUFFIX = ".parquet"
 
-BOOKKEEPING = frozenset({"queues", "rules", "inventory", "tables", "probe", "doctor"})
+BOOKKEEPING = frozenset({"queues", "rules", "inventory", "tables", "probe", "doctor", "bucketmq"})
 """The first parts of keys below a bucket's prefix that are this project's own. Users' objects have other names."""
 
 

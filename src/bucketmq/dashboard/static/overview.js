@@ -1,6 +1,7 @@
 // Overview: what is stuck, why, since when, and where to mend it; and who changed what lately.
 
-import { Refused, read } from "/static/api.js";
+import { Refused, quietly, read } from "/static/api.js";
+import { Charts } from "/static/charts.js";
 import { element, empty, loading, page, redraw, table } from "/static/dom.js";
 import { count, dollars, moment, plural, since } from "/static/words.js";
 
@@ -9,12 +10,14 @@ const STATES = [["ready", "Ready"], ["in_flight", "In flight"], ["delayed", "Del
 export default class Overview {
   constructor(view) {
     this.view = view;
+    this.charts = new Charts("*", () => quietly(this.update()));
     view.replaceChildren(loading("Overview"));
   }
 
   async update() {
     const found = await read("/api/overview");
     const actions = await lately();
+    await this.charts.update();
     const unseen = found.queues - found.seen;
     const head = `${plural(found.queues, "queue")}, ${plural(found.rules, "rule")}${unseen ? `; ${plural(unseen, "queue")} not looked at yet` : ""}`;
     redraw(this.view, page("Overview", head,
@@ -22,6 +25,7 @@ export default class Overview {
         element("div", { class: "card tile" }, element("h3", {}, title),
           element("div", { class: name === "dead" && found[name] ? "big error-text" : "big", "data-sum": name }, count(found[name]))))),
       this.troubles(found),
+      this.charts.draw(),
       actions.length ? this.actions(actions) : null,
       element("p", { class: "small muted" }, this.cost(found.cost))));
   }

@@ -1,6 +1,7 @@
 // Queues: a page of them by name; and one of them with its subscriptions, shards and messages.
 
 import { Refused, changed, quietly, read, write } from "/static/api.js";
+import { Charts } from "/static/charts.js";
 import { asked, confirmed, element, empty, loading, number, page, redraw, table } from "/static/dom.js";
 import { age, count, dueIn, moment, percent, plural } from "/static/words.js";
 
@@ -15,6 +16,7 @@ export default class Queues {
     this.pages = [];
     this.drawn = "";
     this.looked = { subscription: null, messages: null, next: null };
+    this.charts = new Charts(this.name, () => quietly(this.update()));
     view.replaceChildren(loading("Queues"));
   }
 
@@ -84,7 +86,8 @@ export default class Queues {
     }
     const { now, seen_at: _, ...shown } = queue;
     this.queue = queue;
-    this.draw(JSON.stringify([shown, this.looked]), () => this.one(queue));
+    if (!queue.trouble) await this.charts.update();
+    this.draw(JSON.stringify([shown, this.looked, this.charts.mark()]), () => this.one(queue));
   }
 
   back() {
@@ -102,6 +105,7 @@ export default class Queues {
         queue.dead ? element("a", { class: "button", href: `#dead/${encodeURIComponent(queue.name)}` }, plural(queue.dead, "dead letter")) : null),
       queue.subscriptions.length ? queue.subscriptions.map((each) => this.subscription(queue, each))
         : element("p", { class: "muted" }, "Nobody subscribes to this queue; it is kept for readers and for the record."),
+      this.charts.draw(),
       queue.readers.length ? table([["Reader"], ["Behind", 1], ["Last progress", 1]], queue.readers.map((each) => element("tr", {},
         element("td", {}, each.name, element("span", { class: "small muted" }, each.holds ? " · what it has not read is kept" : "")),
         number("Behind", count(each.lag)), number("Last progress", `${age(each.idle_seconds)} ago`))), { label: "Readers" }) : null,

@@ -1,0 +1,155 @@
+"""Figures over an hour, a day or a week: taken in the background, kept in the bucket, and drawn by the page.
+
+While somebody looks there is a sample each minute, otherwise every five: looking at all queues is what it costs. With
+many queues a round takes longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import OrderedDict
+from typing import Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from bucketmq import aio
+from bucketmq.dashboard.site import Kept, Site, json_answer, query_of
+from bucketmq.dashboard.survey import Seen, Survey
+from bucketmq.errors import BucketMQError
+from bucketmq.log.figures import ALL, HOURS, MINUTES, Ring, Sample, Samples, Stretch, summed
+from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.upkeep import figures
+from bucketmq.server.place import bus_of, run
+
+SAMPLE_SECONDS = 60.0
+IDLE_FACTOR = 5
+LOOKED_SECONDS = 600.0
+"""So long after somebody looked, samples are taken each minute."""
+STRETCHES_KEPT = 64
+
+Range = Literal["hour", "day", "week"]
+SPANS: dict[Range, tuple[Ring, int]] = {
+    "hour": (MINUTES, 3600),
+    "day": (MINUTES, 86400),
+    "week": (HOURS, 7 * 86400),
+}
+
+log = logging.getLogger("bucketmq")
+
+
+class Charts:
+    """The figures of one bucket over time. Belongs to one event loop."""
+
+    def __init__(self, bucket: aio.Bucket, survey: Survey) -> None:
+        self._bucket = bucket
+        self._survey = survey
+        self._kept: OrderedDict[tuple[str, int], Stretch | None] = OrderedDict()
+        """Stretches that are over: they change no more."""
+        self._newest = {span: Kept(lambda span=span: self._read(span)) for span in SPANS}  # type: ignore[misc]
+        self._hour = 0
+        self.looked_at = 0.0
+
+    async def sample(self) -> None:
+        """Look at every queue and note how they stand; an hour that is over is rolled up."""
+        names = await self._survey.names()
+        seen = await self._survey.fresh(names)
+        now = self._bucket.now_seconds
+        samples = summed({each.name: found for each in seen if (found := sample_of(each)) is not None})
+        await run(self._bucket, _note(self._bucket, now, samples, roll=MINUTES.start(now) != self._hour))
+        self._hour = MINUTES.start(now)
+
+    async def keep_going(self) -> None:
+        """Sample until cancelled. A bucket that cannot be reached leaves a gap."""
+        while True:
+            try:
+                await self.sample()
+            except BucketMQError as error:
+                log.warning("action=sample_failed kind=%s %s", error.kind, error)
+            await asyncio.sleep(self._pause())
+
+    async def points(self, span: Range, queue: str) -> list[list[float]]:
+        """Samples of a queue, or of all, the oldest first: when, then the fields of `Sample`."""
+        self.looked_at = time.monotonic()
+        ring, seconds = SPANS[span]
+        since = self._bucket.now_seconds - seconds
+        return [
+            [stretch.start + slot * stretch.step, *msgspec.structs.astuple(samples[queue])]
+            for stretch in await self._newest[span].read()
+            for slot, samples in sorted(stretch.samples.items())
+            if queue in samples and stretch.start + slot * stretch.step > since - ring.step
+        ]
+
+    def _pause(self) -> float:
+        watched = time.monotonic() - self.looked_at < LOOKED_SECONDS
+        return self._survey.round_seconds(SAMPLE_SECONDS if watched else IDLE_FACTOR * SAMPLE_SECONDS)
+
+    async def _read(self, span: Range) -> list[Stretch]:
+        ring, seconds = SPANS[span]
+        now = self._bucket.now_seconds
+        times = [now - back for back in range(seconds, -1, -ring.stretch)]
+        found = [await self._stretch(ring, at, over=ring.start(at) + ring.stretch <= now) for at in times]
+        return [each for each in found if each is not None]
+
+    async def _stretch(self, ring: Ring, at: float, *, over: bool) -> Stretch | None:
+        place = ring.name, ring.start(at)
+        if place not in self._kept:
+            self._kept[place] = await run(self._bucket, _read(self._bucket, ring, at))
+            while len(self._kept) > STRETCHES_KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[place] if over else self._kept.pop(place)
+
+
+def _note(bucket: aio.Bucket, now: float, samples: Samples, *, roll: bool) -> Procedure[None]:
+    opened = yield from bus_of(bucket).open()
+    yield from figures.note(opened, MINUTES, now, samples)
+    if roll:
+        yield from figures.roll_up(opened, now)
+
+
+def _read(bucket: aio.Bucket, ring: Ring, at: float) -> Procedure[Stretch | None]:
+    return (yield from figures.read((yield from bus_of(bucket).open()), ring, at))
+
+
+def sample_of(seen: Seen) -> Sample | None:
+    stats = seen.stats
+    if stats is None:
+        return None
+    oldest = round(stats.oldest_ready_seconds or 0.0, 1)
+    return Sample(stats.ready, stats.in_flight, stats.delayed, stats.dead, oldest, stats.sent)
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    span: Range = "hour"
+    queue: str = ALL
+
+
+def routes(site: Site, charts: Charts) -> APIRouter:
+    router = APIRouter(prefix="/api")
+
+    @router.get("/figures")
+    async def figure(request: Request) -> Response:
+        """How a queue stood over time; `*` is the sum over all queues."""
+        wanted = query_of(request, Wanted)
+        caller = site.looker(request, *(() if wanted.queue == ALL else (wanted.queue,)))
+        # Whose scope is not everything does not see the sum over everything.
+        whole = wanted.queue != ALL or "*" in caller.queues
+        points: list[Any] = await site.work(charts.points(wanted.span, wanted.queue)) if whole else []
+        names = ("at", *Sample.__struct_fields__)
+        return json_answer({"fields": names, "points": points, "now": site.bucket.now_seconds})
+
+    return router
+
+
+@contextlib.asynccontextmanager
+async def in_the_background(charts: Charts) -> Any:
+    """Samples are taken while the block runs."""
+    task = asyncio.create_task(charts.keep_going(), name="figures")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

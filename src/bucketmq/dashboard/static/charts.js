@@ -1,0 +1,78 @@
+// Charts over an hour, a day or a week: how many messages were in each state, and how many were sent.
+
+import { read } from "/static/api.js";
+import { drawing, element } from "/static/dom.js";
+import { age, count } from "/static/words.js";
+
+const RANGES = [["hour", "Hour", 3600], ["day", "Day", 86400], ["week", "Week", 604800]];
+const LINES = [["ready", "Ready", "accent"], ["in_flight", "In flight", "good"], ["delayed", "Delayed", "warn"], ["dead", "Dead", "bad"]];
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [820, 220, 56, 12, 12, 26];
+
+let chosen = "hour"; // the same for all charts, and kept while the page is open
+
+export class Charts {
+  constructor(queue, changed) {
+    this.queue = queue;
+    this.changed = changed;
+    this.found = null;
+  }
+
+  async update() {
+    const span = chosen;
+    const found = await read("/api/figures", { span, queue: this.queue });
+    if (span === chosen) this.found = { ...found, span };
+  }
+
+  // For comparing what is drawn with what should be.
+  mark() {
+    return this.found ? [this.found.span, this.found.points] : null;
+  }
+
+  draw() {
+    const pick = element("div", { class: "segmented", role: "group", "aria-label": "Range" }, RANGES.map(([name, title]) =>
+      element("button", { class: "button quiet", type: "button", id: `range-${name}`, "aria-pressed": String(chosen === name),
+        onclick: () => { chosen = name; this.changed(); } }, title)));
+    const head = element("div", { class: "letter-head" }, element("h2", {}, "Over time"), element("span", { class: "push" }, pick));
+    return element("section", { class: "card charts", "aria-label": "Figures over time" }, head, this.body());
+  }
+
+  body() {
+    if (!this.found) return element("p", { class: "muted" }, "Loading …");
+    const { fields, points, now, span } = this.found;
+    if (points.length < 2) return element("p", { class: "muted", id: "no-figures" }, "There are no figures of this time. They are taken each minute while a dashboard runs with figures, and kept for a week.");
+    const seconds = RANGES.find(([name]) => name === span)[2];
+    const rows = points.map((point) => Object.fromEntries(fields.map((name, at) => [name, point[at]])));
+    const sent = rows.slice(1).map((row, at) => ({ at: row.at, sent: Math.max(0, (row.sent - rows[at].sent) / ((row.at - rows[at].at) / 60)) }));
+    return [
+      element("div", { class: "legend small" }, LINES.map(([, title, kind]) => element("span", { class: `key ${kind}` }, title))),
+      plot("Messages", rows, LINES.map(([name, title, kind]) => ({ name, title, kind })), now, seconds),
+      element("div", { class: "legend small" }, element("span", { class: "key accent" }, "Sent per minute")),
+      plot("Sent per minute", sent, [{ name: "sent", title: "Sent per minute", kind: "accent" }], now, seconds),
+    ];
+  }
+}
+
+function plot(title, rows, lines, now, seconds) {
+  const top = nice(Math.max(1, ...rows.flatMap((row) => lines.map(({ name }) => row[name]))));
+  const x = (at) => LEFT + (WIDTH - LEFT - RIGHT) * (1 - (now - at) / seconds);
+  const y = (value) => HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value / top);
+  const last = rows[rows.length - 1];
+  const spoken = `${title}: now ${lines.map((line) => `${line.title} ${count(Math.round(last[line.name]))}`).join(", ")}; at most ${count(top)} on this chart`;
+  return drawing("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": spoken },
+    [0, top / 2, top].map((value) => [
+      drawing("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
+      drawing("text", { class: "tick end", x: LEFT - 8, y: y(value) + 4 }, label(value))]),
+    [1, 0.75, 0.5, 0.25, 0].map((part) => drawing("text", { class: `tick ${part === 1 ? "" : part ? "middle" : "end"}`, x: x(now - seconds * part), y: HEIGHT - 6 }, part ? `${age(seconds * part)} ago` : "now")),
+    lines.map(({ name, kind }) => drawing("path", { class: `line ${kind}`, d: rows.map((row, at) => `${at ? "L" : "M"}${x(row.at).toFixed(1)} ${y(row[name]).toFixed(1)}`).join("") })));
+}
+
+// The next round number: 1, 2 or 5 and zeros.
+function nice(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].find((each) => each * power >= value) * power;
+}
+
+function label(value) {
+  if (value >= 1e6) return `${value / 1e6} M`;
+  return value >= 1e4 ? `${value / 1e3} k` : count(value);
+}

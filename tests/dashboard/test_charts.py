@@ -1,0 +1,84 @@
+"""Figures over an hour, a day and a week: who sees them, what they cost, and that they are taken in the background."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from server.running import until
+
+from bucketmq.bucket.memory import MemoryStore
+from bucketmq.client import Bucket
+from bucketmq.log.figures import HOURS, MINUTES, Ring, Sample, Stretch, summed
+from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.upkeep import figures
+from dashboard.opened import SAM, VERA, Person, opened
+
+
+def plant(bucket: Bucket, ring: Ring, at: float, **queues: Sample) -> None:
+    def work() -> Procedure[Stretch]:
+        return (yield from figures.note((yield from bucket.api.open()), ring, at, summed(dict(queues))))
+
+    bucket.run(work())
+
+
+def past(bucket: Bucket) -> None:
+    """A week of figures: by the hour, and of the last day by the minute."""
+    now = bucket.now_seconds
+    for hour in range(1, 7 * 24):
+        wave = abs(hour % 24 - 12)
+        plant(bucket, HOURS, now - hour * 3600, jobs=Sample(40 * wave, 5, wave, hour // 50, 30.0, 50_000 - 250 * hour))
+    for minute in range(1, 24 * 60, 4):
+        wave = abs(minute % 60 - 30)
+        plant(bucket, MINUTES, now - minute * 60, jobs=Sample(7 * wave, 3, wave // 4, 2, 5.0, 50_000 - 4 * minute))
+
+
+def test_the_figures_of_each_range(store: MemoryStore, bucket: Bucket) -> None:
+    past(bucket)
+    with opened(store) as agent, Person(agent.url, VERA) as vera:
+        found: dict[str, Any] = {span: vera.get("/api/figures", span=span) for span in ("hour", "day", "week")}
+        assert found["hour"]["fields"][:2] == ["at", "ready"]
+        assert 14 <= len(found["hour"]["points"]) <= 16 and 350 <= len(found["day"]["points"]) <= 361
+        assert 160 <= len(found["week"]["points"]) <= 168
+        for each in found.values():
+            times = [point[0] for point in each["points"]]
+            assert times == sorted(times) and times[-1] <= each["now"]
+        assert vera.get("/api/figures", queue="jobs")["points"] == found["hour"]["points"]
+        assert vera.get("/api/figures", queue="other")["points"] == []
+        assert vera.http.get("/api/figures", params={"span": "year"}).status_code == 400
+
+
+def test_stretches_that_are_over_are_read_once(store: MemoryStore, bucket: Bucket) -> None:
+    past(bucket)
+    with opened(store) as agent, Person(agent.url, VERA) as vera:
+        before = agent.requests
+        vera.get("/api/figures", span="day")
+        assert (agent.requests - before).get <= 26
+        agent.dashboard.charts._newest["day"].forget()
+        before = agent.requests
+        vera.get("/api/figures", span="day")
+        assert (agent.requests - before).get == 1, "only the one that still grows"
+
+
+def test_a_scope_does_not_see_the_sum_over_everything(store: MemoryStore, bucket: Bucket) -> None:
+    past(bucket)
+    with opened(store) as agent, Person(agent.url, SAM) as sam:
+        assert sam.get("/api/figures")["points"] == []
+        assert sam.get("/api/figures", queue="jobs")["points"]
+        assert sam.http.get("/api/figures", params={"queue": "secret"}).status_code == 404
+
+
+def test_figures_are_taken_in_the_background_only_where_that_is_wanted(store: MemoryStore, bucket: Bucket) -> None:
+    bucket.queue("jobs").send_many([1, 2, 3])
+
+    def kept() -> list[str]:
+        return [entry.key for entry in store.list("bucketmq/", after="", limit=10).entries]
+
+    with opened(store) as agent, Person(agent.url, VERA) as vera:
+        vera.get("/api/figures")
+        assert kept() == []
+    with opened(store, samples=True) as agent, Person(agent.url, VERA) as vera:
+        until(lambda: kept() != [])
+        until(lambda: vera.get("/api/figures", queue="jobs")["points"] != [])
+        (point,) = vera.get("/api/figures", queue="jobs")["points"]
+        assert point[1] == 3 and point[-1] == 3
+    assert len(kept()) <= 2

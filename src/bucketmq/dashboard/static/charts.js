@@ -6,7 +6,8 @@ import { age, count } from "/static/words.js";
 
 const RANGES = [["hour", "Hour", 3600], ["day", "Day", 86400], ["week", "Week", 604800]];
 const LINES = [["ready", "Ready", "accent"], ["in_flight", "In flight", "good"], ["delayed", "Delayed", "warn"], ["dead", "Dead", "bad"]];
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [820, 220, 56, 12, 12, 26];
+const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [220, 56, 12, 12, 26];
+const NARROW = 700;
 
 let chosen = "hour"; // the same for all charts, and kept while the page is open
 
@@ -43,26 +44,27 @@ export class Charts {
     const seconds = RANGES.find(([name]) => name === span)[2];
     const rows = points.map((point) => Object.fromEntries(fields.map((name, at) => [name, point[at]])));
     const sent = rows.slice(1).map((row, at) => ({ at: row.at, sent: Math.max(0, (row.sent - rows[at].sent) / ((row.at - rows[at].at) / 60)) }));
-    return [
-      element("div", { class: "legend small" }, LINES.map(([, title, kind]) => element("span", { class: `key ${kind}` }, title))),
-      plot("Messages", rows, LINES.map(([name, title, kind]) => ({ name, title, kind })), now, seconds),
-      element("div", { class: "legend small" }, element("span", { class: "key accent" }, "Sent per minute")),
-      plot("Sent per minute", sent, [{ name: "sent", title: "Sent per minute", kind: "accent" }], now, seconds),
-    ];
+    return element("div", { class: "plots" },
+      element("div", {}, element("div", { class: "legend small" }, LINES.map(([, title, kind]) => element("span", { class: `key ${kind}` }, title))),
+        plot("Messages", rows, LINES.map(([name, title, kind]) => ({ name, title, kind })), now, seconds)),
+      element("div", {}, element("div", { class: "legend small" }, element("span", { class: "key accent" }, "Sent per minute")),
+        plot("Sent per minute", sent, [{ name: "sent", title: "Sent per minute", kind: "accent" }], now, seconds)));
   }
 }
 
 function plot(title, rows, lines, now, seconds) {
+  const narrow = window.innerWidth < NARROW;
+  const width = narrow ? 360 : 620;
   const top = nice(Math.max(1, ...rows.flatMap((row) => lines.map(({ name }) => row[name]))));
-  const x = (at) => LEFT + (WIDTH - LEFT - RIGHT) * (1 - (now - at) / seconds);
+  const x = (at) => LEFT + (width - LEFT - RIGHT) * (1 - (now - at) / seconds);
   const y = (value) => HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value / top);
   const last = rows[rows.length - 1];
   const spoken = `${title}: now ${lines.map((line) => `${line.title} ${count(Math.round(last[line.name]))}`).join(", ")}; at most ${count(top)} on this chart`;
-  return drawing("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": spoken },
+  return drawing("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": spoken },
     [0, top / 2, top].map((value) => [
-      drawing("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
+      drawing("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
       drawing("text", { class: "tick end", x: LEFT - 8, y: y(value) + 4 }, label(value))]),
-    [1, 0.75, 0.5, 0.25, 0].map((part) => drawing("text", { class: `tick ${part === 1 ? "" : part ? "middle" : "end"}`, x: x(now - seconds * part), y: HEIGHT - 6 }, part ? `${age(seconds * part)} ago` : "now")),
+    (narrow ? [1, 0.5, 0] : [1, 0.75, 0.5, 0.25, 0]).map((part) => drawing("text", { class: `tick ${part === 1 ? "" : part ? "middle" : "end"}`, x: x(now - seconds * part), y: HEIGHT - 6 }, part ? `${age(seconds * part)} ago` : "now")),
     lines.map(({ name, kind }) => drawing("path", { class: `line ${kind}`, d: rows.map((row, at) => `${at ? "L" : "M"}${x(row.at).toFixed(1)} ${y(row[name]).toFixed(1)}`).join("") })));
 }
 

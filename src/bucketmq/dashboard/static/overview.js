@@ -35,7 +35,7 @@ export default class Overview {
       return element("section", { class: "card" }, queues === 0
         ? empty("An empty bucket", "There are no queues yet. The first send makes one: bucketmq send jobs '{\"n\": 1}'", "∅")
         : seen < queues ? empty("Looking", "Nothing is stuck in the queues that were looked at so far.", "…")
-        : empty("Nothing is stuck", "Every queue that has messages ready is being worked on, and nothing died."));
+        : empty("Nothing is stuck", "Nothing died, nothing is damaged, and no message has been ready for more than five minutes."));
     }
     return element("section", { class: "troubles", "aria-label": "What is stuck" },
       element("h2", {}, total > troubles.length ? `The worst ${count(troubles.length)} of ${plural(total, "trouble")}` : "What is stuck"),

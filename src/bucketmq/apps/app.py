@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import typer
 
     from bucketmq import aio
+    from bucketmq.dashboard.tab import Tab
     from bucketmq.pipeline import Pipeline
 
 SPARK = "spark"
@@ -148,7 +149,8 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     """An application. `bucketmq apps run NAME` runs all of it on one machine, `--only PART` one part of it.
 
     `commands` gives the Typer app of its verbs, `bucketmq NAME ...`; `demo` the function behind `bucketmq apps demo
-    NAME`; `tabs` what it adds to the dashboard, by its settings. All are functions that import what they give.
+    NAME`: functions that import what they give. `tabs` are what it adds to the dashboard; their routes are imported when
+    one is served.
     """
 
     name: str
@@ -158,7 +160,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     agents: tuple[Agent, ...] = ()
     rules: tuple[WantedRule, ...] = ()
     queues: tuple[WantedQueue, ...] = ()
-    tabs: Callable[[Any], tuple[Any, ...]] | None = None
+    tabs: tuple[Tab, ...] = ()
     commands: Callable[[], typer.Typer] | None = None
     demo: Callable[[], Callable[..., None]] | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from bucketmq.cli.worker import log_to_stderr
 from bucketmq.errors import Invalid, Unsupported
 
 if TYPE_CHECKING:
+    from bucketmq.dashboard.tab import Tab
     from bucketmq.server.gate import GateSettings
     from bucketmq.server.run import Listening
 
@@ -37,6 +39,9 @@ def dashboard(
         ),
     ] = None,
     token_file: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="The same, one in each line.")] = None,
+    app: Annotated[
+        list[str] | None, typer.Option("--app", metavar="NAME", help="Add the tabs of this application.")
+    ] = None,
     figures: Annotated[
         bool, typer.Option("--figures/--no-figures", help="Keep figures of a week in the bucket, for charts.")
     ] = True,
@@ -56,6 +61,9 @@ def dashboard(
     wanted = the_url(context, place or url)
     log_to_stderr()
     logging.getLogger("bucketmq").setLevel(logging.INFO)
+    from bucketmq.apps import registry
+
+    tabs = [tab for name in app or [] for tab in registry.get(name).tabs]
     try:
         given = list(token or []) or os.environ.get(TOKENS_VARIABLE, "").split()
         made = None if given or token_file else _own_token(host)
@@ -76,7 +84,7 @@ def dashboard(
             warn_of_plain_http(host, https=https)
             flush()
 
-        asyncio.run(_serve(wanted, settings, host, port, listening, samples=figures))
+        asyncio.run(_serve(wanted, settings, host, port, listening, tabs=tabs, samples=figures))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
@@ -84,13 +92,13 @@ def dashboard(
 
 
 async def _serve(
-    url: str, settings: GateSettings, host: str, port: int, listening: Listening, *, samples: bool
+    url: str, settings: GateSettings, host: str, port: int, listening: Listening, *, tabs: Sequence[Tab], samples: bool
 ) -> None:
     from bucketmq.dashboard.app import serve
 
     probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
     async with aio.connect(url, probe=probe) as bucket:
-        await serve(bucket, settings, host=host, port=port, listening=listening, samples=samples)
+        await serve(bucket, settings, host=host, port=port, listening=listening, tabs=tabs, samples=samples)
 
 
 def token(

@@ -13,7 +13,6 @@ from fastapi import FastAPI
 from apps.moderation.agents import Agent, aio_on, running
 from bucketmq import aio
 from bucketmq.apps.moderation import posts
-from bucketmq.apps.moderation.classify.fetch import PLAIN_SETTINGS
 from bucketmq.apps.moderation.desk.tabs import tabs
 from bucketmq.apps.moderation.ids import key_of
 from bucketmq.apps.moderation.record import CATEGORIES, PENDING, Category, Post, Verdict, record_of
@@ -35,7 +34,7 @@ BAD, UNSURE, CLEAN = 0.97, 0.7, 0.02
 @contextlib.contextmanager
 def desk_on(make_bucket: Callable[[], aio.Bucket], **options: Any) -> Iterator[Agent]:
     sessions, port = options.pop("sessions", None), options.pop("port", 0)
-    added = tabs(options.pop("fetch", PLAIN_SETTINGS))
+    added = tabs(private_images=options.pop("private_images", False))
     settings = GateSettings(people=PEOPLE, **options)
 
     def make(bucket: aio.Bucket) -> FastAPI:

@@ -14,7 +14,6 @@ from apps.moderation.agents import Agent, sync_on
 from apps.moderation.desks import BAD, CLEAN, PEOPLE, ROSA, UNSURE, VERA, desk, history, post
 from apps.moderation.drawing import encoded, written
 from bucketmq.apps.moderation import posts
-from bucketmq.apps.moderation.classify.fetch import FetchSettings
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import Bucket
 from bucketmq.server.place import bus_of, run_now
@@ -50,7 +49,7 @@ def test_a_review_by_mouse(browser: Browser, store: MemoryStore, bucket: Bucket)
     with endpoint([Reply(200, {"Content-Type": "image/png"}, data)]) as there:
         post(bucket, "ad", "buy <b>cheap</b> watches <script>alert(1)</script>", BAD, media_url=there.url)
         post(bucket, "odd", "is this an ad?", UNSURE, doubt="two models disagree")
-        with visited(browser, store, fetch=FetchSettings(private=True)) as agent:
+        with visited(browser, store, private_images=True) as agent:
             browser.enter(agent, ROSA, "review")
             browser.until(lambda: browser.ids() == ["ad", "odd"])
             assert browser.text("#post-text") == "buy <b>cheap</b> watches <script>alert(1)</script>"

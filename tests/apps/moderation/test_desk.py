@@ -20,7 +20,6 @@ from apps.moderation.drawing import animation, canvas, encoded, written
 from apps.moderation.test_posts import record_body
 from bucketmq import aio
 from bucketmq.apps.moderation import posts
-from bucketmq.apps.moderation.classify.fetch import FetchSettings
 from bucketmq.apps.moderation.ids import key_of
 from bucketmq.apps.moderation.record import FLAGGED
 from bucketmq.bucket.memory import MemoryStore
@@ -270,7 +269,7 @@ def test_an_image_is_fetched_by_the_server_and_drawn_anew(store: MemoryStore, bu
         url = there.url
         post(bucket, "pic", "look at this", UNSURE, media_url=url)
         post(bucket, "text", "no image here", UNSURE)
-        with desk(store, fetch=FetchSettings(private=True)) as agent, Reviewer(agent.url, ROSA) as rosa:
+        with desk(store, private_images=True) as agent, Reviewer(agent.url, ROSA) as rosa:
             (with_media, without) = rosa.get("/api/review/posts")["items"]
             assert with_media["has_media"] and not without["has_media"]
             assert url not in rosa.http.get("/api/review/posts").text, "the browser is not told where the image lies"
@@ -290,7 +289,7 @@ def test_every_frame_that_was_judged_is_shown(store: MemoryStore, bucket: Bucket
     data = animation([canvas((40, 30), colour) for colour in colours])
     with endpoint([Reply(200, {"Content-Type": "image/gif"}, data)]) as there:
         post(bucket, "pic", "look at this", UNSURE, media_url=there.url)
-        with desk(store, fetch=FetchSettings(private=True)) as agent, Reviewer(agent.url, ROSA) as rosa:
+        with desk(store, private_images=True) as agent, Reviewer(agent.url, ROSA) as rosa:
             shown = Image.open(io.BytesIO(rosa.http.get("/api/review/image", params={"id": "pic"}).content))
     assert shown.size == (40, 30 * len(colours))
 

@@ -47,7 +47,6 @@ async def pull(here: Here, told: Told | None = None) -> None:
 
 async def desk(here: Here) -> None:
     """The page where people decide."""
-    from bucketmq.apps.moderation.classify.fetch import FetchSettings
     from bucketmq.apps.moderation.desk.tabs import tabs
     from bucketmq.dashboard.app import serve
     from bucketmq.server.gate import GateSettings
@@ -56,7 +55,7 @@ async def desk(here: Here) -> None:
     own = here.settings
     people = read_people(own.desk_tokens, variable=DESK_TOKENS)
     settings = GateSettings(people=people, trusted_proxies=own.trusted_proxies)
-    added = tabs(FetchSettings(private=own.private_images))
+    added = tabs(private_images=own.private_images)
     await serve(here.bucket, settings, tabs=added, host=here.host, port=own.port_desk, listening=here.ready)
 
 

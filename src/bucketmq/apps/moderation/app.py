@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bucketmq.apps.app import App, LazyPipeline, WantedQueue
 from bucketmq.apps.moderation.agents import AGENTS
+from bucketmq.apps.moderation.desk.tabs import tabs
 from bucketmq.apps.moderation.queues import AUDIT, CHORES, FIRST_SETTINGS, READER, SUBMISSIONS
 from bucketmq.apps.moderation.settings import ModerationSettings
 
@@ -47,6 +48,7 @@ MODERATION = App(
         ),
     ),
     agents=AGENTS,
+    tabs=tabs(),
     queues=tuple(
         WantedQueue(name, about, FIRST_SETTINGS.get(name, {}))
         for name, about in (

@@ -183,7 +183,6 @@ def desk(
     that wait for them. Each person has a token. Others on this machine can read a command line: better keep tokens in
     DESK_TOKENS, separated by spaces, or in a file. SIGTERM and Ctrl-C finish what is in flight.
     """
-    from bucketmq.apps.moderation.classify.fetch import FetchSettings
     from bucketmq.apps.moderation.settings import DESK_TOKENS, settings_from
     from bucketmq.cli.tokens import gate_settings, warn_of_plain_http
 
@@ -200,7 +199,7 @@ def desk(
         from bucketmq.apps.moderation.desk.tabs import tabs
         from bucketmq.dashboard.app import serve as run_dashboard
 
-        added = tabs(FetchSettings(private=private_images))
+        added = tabs(private_images=private_images)
         await run_dashboard(bucket, settings, tabs=added, host=host, port=own.port_desk, listening=listening)
 
     def listening(address: str) -> None:

@@ -24,6 +24,7 @@ LOOK = (
     "/api/overview",
     "/api/badges",
     "/api/actions",
+    "/metrics",
     "/api/figures",
     "/api/queues",
     "/api/queue?name=jobs",

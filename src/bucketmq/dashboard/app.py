@@ -7,9 +7,9 @@ Everything but the page's files, the login and health needs somebody who is know
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -20,12 +20,16 @@ from bucketmq.dashboard.site import Site, json_answer, read_struct
 from bucketmq.dashboard.survey import Survey
 from bucketmq.dashboard.tab import MEDIA_TYPES, Tab, files_of, media_type
 from bucketmq.errors import Invalid
+from bucketmq.server import metrics
 from bucketmq.server.app import bare_app
 from bucketmq.server.gate import Gate, GateSettings
 from bucketmq.server.people import ROLES
 from bucketmq.server.run import Listening, listen, server_of
 from bucketmq.server.session import Session, Sessions
 from bucketmq.server.wire import Receive, Refusal, Scope, Send
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 PORT_DEFAULT = 8090
 LOGIN_BYTES_MAX = 8 << 10
@@ -98,6 +102,8 @@ def make_app(
     about = "What is ready, in flight, delayed and dead in a bucket, and what to do about it."
     app = bare_app("BucketMQ: dashboard", about, made.lifespan)
     app.state.dashboard = made
+    app.state.families = made.survey.families
+    _add_metrics(app, made)
     app.add_middleware(Guarded)
     _add_files(app, made.tabs)
     _add_login(app, made)
@@ -160,6 +166,23 @@ def _add_files(app: FastAPI, tabs: Sequence[Tab]) -> None:
     @app.get("/healthz")
     async def healthz() -> Response:
         return json_answer({"status": "ok"})
+
+
+def _add_metrics(app: FastAPI, made: Dashboard) -> None:
+    """For Prometheus, which shows its token in a header. Made of what is known: a scrape costs the bucket nothing."""
+
+    def families() -> Iterator[Metric]:
+        yield metrics.build_info()
+        yield from metrics.store_families(made.site.bucket.requests)
+        yield from made.survey.families()
+
+    @app.get("/metrics")
+    async def show(request: Request) -> Response:
+        caller = made.site.looker(request)
+        if "*" not in caller.queues:
+            raise Refusal(403, "the metrics are of all queues", "use a token without a scope")
+        text, content_type = metrics.page(families, request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
 
 
 def _add_login(app: FastAPI, made: Dashboard) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,10 @@ from bucketmq.dashboard.site import COST_FACTOR, FRESH_SECONDS, Kept
 from bucketmq.errors import BucketMQError, NotFound
 from bucketmq.procedures.upkeep.stats import QueueStats
 from bucketmq.queue.settings import Settings
+from bucketmq.server.metrics import queue_families
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 FIRST = 50
 """Queues that somebody is kept waiting for when nothing is known yet."""
@@ -72,6 +77,12 @@ class Survey:
         the background."""
         await self.fresh([name for name in names if name not in self._seen][:FIRST])
         return [seen for name in names if (seen := self._seen.get(name)) is not None]
+
+    def families(self) -> Iterator[Metric]:
+        """What is known, for Prometheus; no request."""
+        seen = list(self._seen.values())
+        unreadable = [each.name for each in seen if each.stats is None]
+        return queue_families([each.stats for each in seen if each.stats is not None], unreadable=unreadable)
 
     def forget(self, name: str) -> None:
         """Something was done to it: the next one who asks wants to see that."""

@@ -160,6 +160,8 @@ class Parts:
         )
         self.receiver = Receiver(bucket, settings, self.counters)
         self.background: Background | None = None
+        self.beside: metrics.Families | None = None
+        """Figures of an app that runs beside this one."""
         self._ready: tuple[float, str | None] | None = None
         self._asking = asyncio.Lock()
         self._question: asyncio.Task[None] | None = None
@@ -221,12 +223,14 @@ class Parts:
     def figures(self) -> Iterator[Metric]:
         """What `/metrics` shows."""
         background = self.background
-        return metrics.server_families(
+        yield from metrics.server_families(
             self.counters,
             self.bucket.requests,
             [] if background is None else background.runs(),
             notifier_up=background is not None and background.notifier_up,
         )
+        if self.beside is not None:
+            yield from self.beside()
 
     async def _ask(self) -> str | None:
         """Never two questions at a time: one that hangs is waited for again."""
@@ -254,6 +258,7 @@ def make_app(bucket: aio.Bucket, settings: ServerSettings, *, beside: FastAPI | 
     _add_receivers(app, parts)
     add_pages(app, parts)
     if beside is not None:
+        parts.beside = getattr(beside.state, "families", None)
         app.mount("/", beside)
     return app
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from bucketmq import __version__
 from bucketmq.engines.meter import NAMES, Requests
 from bucketmq.procedures.rules.run import RuleRun
+from bucketmq.procedures.upkeep.stats import QueueStats
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
@@ -94,11 +95,44 @@ def server_families(
     yield gauge("notifier_up", "Whether rules are being run.", {(): int(notifier_up)})
     for name, counts in counters.families():
         yield counter(name, COUNTERS[name], counts)
-    yield from _store(requests)
+    yield from store_families(requests)
     yield from _rules(list(runs)[:LABEL_SETS_MAX])
 
 
-def _store(requests: Requests) -> Iterator[Metric]:
+def queue_families(found: Iterable[QueueStats], *, unreadable: Iterable[str] = ()) -> Iterator[Metric]:
+    """How queues stand, by queue and subscription. Made of stats that somebody took before: no request."""
+    shown = list(found)[:LABEL_SETS_MAX]
+    states: dict[Labels, float] = {}
+    ages: dict[Labels, float] = {}
+    refused: dict[Labels, float] = {}
+    paused: dict[Labels, float] = {}
+    for queue in shown:
+        for each in queue.subscriptions:
+            labels: Labels = (("queue", queue.queue), ("subscription", each.name))
+            for state in ("ready", "in_flight", "delayed"):
+                states[(*labels[:1], ("state", state), *labels[1:])] = getattr(each, state)
+            ages[labels] = each.oldest_ready_seconds or 0.0
+            refused[labels] = each.conflict_rate
+            paused[labels] = float(each.paused is not None)
+    by_queue = {queue.queue: queue for queue in shown}
+    yield gauge("queue_messages", "Messages by state, for each subscription.", states)
+    yield gauge("queue_oldest_ready_seconds", "Since the oldest ready message was sent; 0 if none is.", ages)
+    yield gauge("queue_conflict_ratio", "The part of head writes that was refused, another being faster.", refused)
+    yield gauge("queue_paused", "Whether nothing is handed out.", paused)
+    yield gauge("queue_dead", "Dead letters.", {(("queue", name),): each.dead for name, each in by_queue.items()})
+    yield counter(
+        "queue_sent_total", "Messages ever sent.", {(("queue", n),): each.sent for n, each in by_queue.items()}
+    )
+    broken: dict[Labels, float] = {(("queue", name),): 0 for name in list(unreadable)[:LABEL_SETS_MAX]}
+    healthy: dict[Labels, float] = {(("queue", name),): int(not each.damaged) for name, each in by_queue.items()}
+    yield gauge("queue_healthy", "Whether it can be read, and no head is ahead of its log.", healthy | broken)
+    lags: dict[Labels, float] = {
+        (("queue", name), ("reader", r.name)): r.lag for name, each in by_queue.items() for r in each.readers
+    }
+    yield gauge("reader_lag_messages", "Messages that a reader by offset has not read.", lags)
+
+
+def store_families(requests: Requests) -> Iterator[Metric]:
     kinds: dict[Labels, int] = {(("kind", name),): getattr(requests, name) for name in NAMES.values()}
     yield counter("store_requests_total", "Requests to the store, by kind.", kinds)
     outcomes: dict[Labels, int] = {

@@ -58,7 +58,7 @@ def test_stages_that_are_not_there_are_told_with_those_that_are(cli: Cli) -> Non
 def test_whoever_runs_it_gets_a_token_of_the_desk_if_nobody_has_one() -> None:
     alone = page(settings_from({}, url="memory://"), "http://127.0.0.1:1")
     token = alone.link.partition("#token=")[2]
-    assert alone.environment == {"DESK_TOKENS": f"runner={token}:reviewer"} and len(token) >= 16
+    assert alone.environment == {"DESK_TOKENS": f"runner={token}:administer"} and len(token) >= 16
     given = settings_from({}, url="memory://", desk_tokens=("rosa=a-token-of-rosa-1:reviewer",))
     assert msgspec.structs.asdict(page(given, "http://127.0.0.1:1")) == {
         "link": "http://127.0.0.1:1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import httpx2
 from server.running import Served, aio_on, on_a_thread
@@ -84,7 +84,7 @@ class Person:
     def status(self, path: str, **body: Any) -> int:
         return self.http.post(path, json=body).status_code
 
-    def __enter__(self) -> Person:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

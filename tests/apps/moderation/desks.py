@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx2
 import msgspec
-from fastapi import FastAPI
+from dashboard.opened import Opened, Person, opened_on
 
-from apps.moderation.agents import Agent, aio_on, running
+from apps.moderation.agents import aio_on
 from bucketmq import aio
 from bucketmq.apps.moderation import posts
 from bucketmq.apps.moderation.desk.tabs import tabs
@@ -18,8 +18,6 @@ from bucketmq.apps.moderation.ids import key_of
 from bucketmq.apps.moderation.record import CATEGORIES, PENDING, Category, Post, Verdict, record_of
 from bucketmq.bucket.port import Store
 from bucketmq.client import Bucket
-from bucketmq.dashboard.app import make_app
-from bucketmq.server.gate import CSRF_HEADER, GateSettings
 from bucketmq.server.people import read_people
 from bucketmq.server.place import bus_of, now_of, run_now
 
@@ -32,33 +30,20 @@ BAD, UNSURE, CLEAN = 0.97, 0.7, 0.02
 
 
 @contextlib.contextmanager
-def desk_on(make_bucket: Callable[[], aio.Bucket], **options: Any) -> Iterator[Agent]:
-    sessions, port = options.pop("sessions", None), options.pop("port", 0)
+def desk_on(make_bucket: Callable[[], aio.Bucket], **options: Any) -> Iterator[Opened]:
     added = tabs(private_images=options.pop("private_images", False))
-    settings = GateSettings(people=PEOPLE, **options)
-
-    def make(bucket: aio.Bucket) -> FastAPI:
-        return make_app(bucket, settings, tabs=added, sessions=sessions)
-
-    with running(make_bucket, make, port=port) as agent:
+    with opened_on(make_bucket, tabs=added, people=PEOPLE, **options) as agent:
         yield agent
 
 
 @contextlib.contextmanager
-def desk(store: Store, **options: Any) -> Iterator[Agent]:
+def desk(store: Store, **options: Any) -> Iterator[Opened]:
     with desk_on(lambda: aio_on(store), **options) as agent:
         yield agent
 
 
-class Reviewer:
-    """Somebody's browser, without the page."""
-
-    def __init__(self, url: str, token: str) -> None:
-        self.http = httpx2.Client(base_url=url, timeout=30.0)
-        answer = self.http.post("/api/login", json={"token": token}, headers={CSRF_HEADER: "login"})
-        assert answer.status_code == 200, answer.text
-        self.session = answer.json()
-        self.http.headers[CSRF_HEADER] = self.session["csrf"]
+class Reviewer(Person):
+    """Somebody who decides."""
 
     def go_to(self, url: str) -> None:
         """Another desk that knows the session. The name of the cookie has the port in it."""
@@ -67,21 +52,9 @@ class Reviewer:
             self.http.cookies.set(name.replace(before, after), value)
         self.http.base_url = url
 
-    def get(self, path: str, **query: Any) -> Any:
-        answer = self.http.get(path, params=query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
     def review(self, id: str, action: str, *, revision: int = 1, note: str = "") -> httpx2.Response:
-        return self.http.post(
-            "/api/review/decide", json={"id": id, "revision": revision, "action": action, "note": note}
-        )
-
-    def __enter__(self) -> Reviewer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.http.close()
+        body = {"id": id, "revision": revision, "action": action, "note": note}
+        return self.http.post("/api/review/decide", json=body)
 
 
 def post(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from dashboard.browsing import SMALL, Browser
-from dashboard.opened import bury
+from dashboard.opened import Opened, bury
 
-from apps.moderation.agents import Agent, sync_on
+from apps.moderation.agents import sync_on
 from apps.moderation.desks import BAD, CLEAN, PEOPLE, ROSA, UNSURE, VERA, desk, history, post
 from apps.moderation.drawing import encoded, written
 from bucketmq.apps.moderation import posts
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 
 @contextlib.contextmanager
-def visited(browser: Browser, store: MemoryStore, **options: Any) -> Iterator[Agent]:
+def visited(browser: Browser, store: MemoryStore, **options: Any) -> Iterator[Opened]:
     """A desk whose page is left before the server ends: what it would then ask for nobody answers."""
     with desk(store, **options) as agent:
         try:

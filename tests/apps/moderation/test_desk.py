@@ -11,10 +11,11 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
+from dashboard.opened import Opened
 from PIL import Image
 from server.running import until
 
-from apps.moderation.agents import Agent, Gate, sync_on
+from apps.moderation.agents import Gate, sync_on
 from apps.moderation.desks import BAD, CLEAN, OMAR, PEOPLE, ROSA, UNSURE, VERA, Reviewer, desk, desk_on, history, post
 from apps.moderation.drawing import animation, canvas, encoded, written
 from apps.moderation.test_posts import record_body
@@ -42,7 +43,7 @@ def bucket(store: MemoryStore) -> Iterator[Bucket]:
 
 
 @pytest.fixture
-def agent(store: MemoryStore, bucket: Bucket) -> Iterator[Agent]:
+def agent(store: MemoryStore, bucket: Bucket) -> Iterator[Opened]:
     post(bucket, "ad", "buy cheap watches", BAD)
     post(bucket, "odd", "is this an ad?", UNSURE)
     post(bucket, "nice", "lovely weather", CLEAN)
@@ -65,7 +66,7 @@ CLOSED = [
 ]
 
 
-def test_everything_that_the_desk_adds_needs_a_login(agent: Agent) -> None:
+def test_everything_that_the_desk_adds_needs_a_login(agent: Opened) -> None:
     assert {path: agent.http.get(path).status_code for path in CLOSED} == dict.fromkeys(CLOSED, 401)
     decision = {"id": "ad", "revision": 1, "action": "approve"}
     assert agent.http.post("/api/review/decide", json=decision).status_code == 401
@@ -73,7 +74,7 @@ def test_everything_that_the_desk_adds_needs_a_login(agent: Agent) -> None:
     assert agent.http.get("/tabs/review/..%2ftabs.py").status_code == 404
 
 
-def test_other_peoples_pages_cannot_decide(agent: Agent, bucket: Bucket) -> None:
+def test_other_peoples_pages_cannot_decide(agent: Opened, bucket: Bucket) -> None:
     with Reviewer(agent.url, ROSA) as rosa, Reviewer(agent.url, OMAR) as omar:
         for csrf in ("", "login", omar.session["csrf"]):
             decision = {"id": "ad", "revision": 1, "action": "approve"}
@@ -82,7 +83,7 @@ def test_other_peoples_pages_cannot_decide(agent: Agent, bucket: Bucket) -> None
     assert not [line for line in history(bucket) if line.did == "approve"]
 
 
-def test_who_may_only_look_decides_nothing_and_that_is_noted(agent: Agent, bucket: Bucket) -> None:
+def test_who_may_only_look_decides_nothing_and_that_is_noted(agent: Opened, bucket: Bucket) -> None:
     with Reviewer(agent.url, VERA) as vera:
         assert vera.session["may"] == ["look"]
         assert ids(vera.get("/api/review/posts")) == ["ad", "odd"]
@@ -95,7 +96,7 @@ def test_who_may_only_look_decides_nothing_and_that_is_noted(agent: Agent, bucke
 # What they see.
 
 
-def test_posts_that_wait_are_listed_with_all_that_a_reviewer_needs(agent: Agent) -> None:
+def test_posts_that_wait_are_listed_with_all_that_a_reviewer_needs(agent: Opened) -> None:
     with Reviewer(agent.url, ROSA) as rosa:
         found = rosa.get("/api/review/posts")
         assert ids(found) == ["ad", "odd"] and found["waiting"] == 2 and found["next"] is None
@@ -107,7 +108,7 @@ def test_posts_that_wait_are_listed_with_all_that_a_reviewer_needs(agent: Agent)
         assert whole["text"] == "buy cheap watches" and whole["decision"]["outcome"] == "flagged/"
 
 
-def test_filters_and_orders(agent: Agent, bucket: Bucket) -> None:
+def test_filters_and_orders(agent: Opened, bucket: Bucket) -> None:
     post(bucket, "mean", "You are an awful player", 0.6, category="harassment")
     with Reviewer(agent.url, ROSA) as rosa:
 
@@ -131,7 +132,7 @@ def test_filters_and_orders(agent: Agent, bucket: Bucket) -> None:
             assert answer.status_code == 400 and answer.json()["error"], wrong
 
 
-def test_new_posts_and_other_peoples_decisions_appear_by_themselves(agent: Agent, bucket: Bucket) -> None:
+def test_new_posts_and_other_peoples_decisions_appear_by_themselves(agent: Opened, bucket: Bucket) -> None:
     bus = bus_of(bucket)
     with Reviewer(agent.url, ROSA) as rosa:
         assert ids(rosa.get("/api/review/posts")) == ["ad", "odd"]
@@ -145,7 +146,7 @@ def test_new_posts_and_other_peoples_decisions_appear_by_themselves(agent: Agent
         assert rosa.get("/api/review/post", id="ad")["escalation"]["note"] == "hm"
 
 
-def agent_requests(agent: Agent) -> int:
+def agent_requests(agent: Opened) -> int:
     """LISTs made by the desk's own bucket."""
     return agent._server.config.app.state.dashboard.site.bucket.requests.list
 
@@ -171,7 +172,7 @@ def test_a_record_that_cannot_be_read_still_waits_for_a_person(store: MemoryStor
 
 
 def test_a_decision_is_written_with_who_and_when_and_the_post_is_gone_from_the_list(
-    agent: Agent, bucket: Bucket
+    agent: Opened, bucket: Bucket
 ) -> None:
     with Reviewer(agent.url, ROSA) as rosa:
         assert ids(rosa.get("/api/review/posts")) == ["ad", "odd"]
@@ -185,13 +186,13 @@ def test_a_decision_is_written_with_who_and_when_and_the_post_is_gone_from_the_l
     assert (line.by, line.id) == ("rosa", "ad")
 
 
-def test_the_name_does_not_come_from_the_client(agent: Agent) -> None:
+def test_the_name_does_not_come_from_the_client(agent: Opened) -> None:
     with Reviewer(agent.url, ROSA) as rosa:
         body = {"id": "ad", "revision": 1, "action": "approve", "reviewer": "omar"}
         assert rosa.http.post("/api/review/decide", json=body).status_code == 400
 
 
-def test_of_two_reviewers_at_once_exactly_one_decides_and_the_other_is_told_who(agent: Agent, bucket: Bucket) -> None:
+def test_of_two_reviewers_at_once_exactly_one_decides_and_the_other_is_told_who(agent: Opened, bucket: Bucket) -> None:
     with Reviewer(agent.url, ROSA) as rosa, Reviewer(agent.url, OMAR) as omar:
         for person in (rosa, omar):
             assert ids(person.get("/api/review/posts")) == ["ad", "odd"]
@@ -220,7 +221,7 @@ def test_of_two_reviewers_at_once_exactly_one_decides_and_the_other_is_told_who(
         assert sorted((line.by, line.did == "refused") for line in lines) == sorted([(won, False), (lost, True)])
 
 
-def test_a_decision_on_an_older_revision_is_refused(agent: Agent, bucket: Bucket) -> None:
+def test_a_decision_on_an_older_revision_is_refused(agent: Opened, bucket: Bucket) -> None:
     with Reviewer(agent.url, ROSA) as rosa:
         assert ids(rosa.get("/api/review/posts")) == ["ad", "odd"]
         post(bucket, "ad", "buy cheap watches, now!", BAD, revision=2)
@@ -230,7 +231,7 @@ def test_a_decision_on_an_older_revision_is_refused(agent: Agent, bucket: Bucket
         assert found["ad"]["text"] == "buy cheap watches, now!" and found["ad"]["revision"] == 2
 
 
-def test_unknown_posts_and_words_are_refused(agent: Agent) -> None:
+def test_unknown_posts_and_words_are_refused(agent: Opened) -> None:
     with Reviewer(agent.url, ROSA) as rosa:
         assert rosa.review("nobody", "approve").status_code == 404
         assert rosa.review("ad", "delete").status_code == 400
@@ -297,7 +298,7 @@ def test_every_frame_that_was_judged_is_shown(store: MemoryStore, bucket: Bucket
 # The dashboard.
 
 
-def test_flow_counts_rates_and_latencies(agent: Agent) -> None:
+def test_flow_counts_rates_and_latencies(agent: Opened) -> None:
     with Reviewer(agent.url, ROSA) as rosa:
         rosa.review("ad", "uphold")
         flow = rosa.get("/api/flow/figures")["flow"]

@@ -149,8 +149,8 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     """An application. `bucketmq apps run NAME` runs all of it on one machine, `--only PART` one part of it.
 
     `commands` gives the Typer app of its verbs, `bucketmq NAME ...`; `demo` the function behind `bucketmq apps demo
-    NAME`: functions that import what they give. `tabs` are what it adds to the dashboard; their routes are imported when
-    one is served.
+    NAME`: functions that import what they give. `tabs` are what it adds to the dashboard; their routes are imported
+    when one is served.
     """
 
     name: str

@@ -292,7 +292,7 @@ def test_a_row_is_a_message_or_a_dead_letter_whichever_attempt_counts(plain_inbo
 def test_a_row_comes_back_once_or_passes_or_dies_whichever_attempt_counts(plain_inbox: Inbox, writes: int) -> None:
     """The driver dies after so many writes of its commit; when the batch is run again other rows come back."""
     _, first = part_of_rows(plain_inbox, dead={1}, back={2, 3})
-    here = opened(place_of(plain_inbox.url, "out", {}), create=True)
+    here = opened(place_of(plain_inbox.url, "posts.dead", {}), create=True)
     with pytest.raises(KeyboardInterrupt):
         here.run(dying(publish(here.queue, "t", 0, first.made), writes))
     writer, second = part_of_rows(plain_inbox, dead={2}, back={3, 4})

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import word_stages as stages
 from procedures.objects.world import DEATHS, FAULTS, Killed, World, summary
@@ -16,8 +17,11 @@ from bucketmq.events.event import time_text
 from bucketmq.log import documents
 from bucketmq.pipeline import FromEvents, Pipeline, ToObjects, ToQueue, stage
 from bucketmq.pipeline.lineage import Lineage, follow, is_current
-from bucketmq.pipeline.states import State
+from bucketmq.pipeline.states import STATE, State
+from bucketmq.pipeline.states import as_column as states_column
 from bucketmq.pipeline.things import Thing
+from bucketmq.pipeline.things import as_column as things_column
+from bucketmq.pipeline.writing import writings_of
 
 TARGET = ToObjects(template="out/{id}", follows="key")
 STORES = ["copying", "hashing", "renaming"]
@@ -346,6 +350,18 @@ def test_a_pipeline_follows_its_objects(tmp_path: Path) -> None:
     assert [each.body for each in bucket.queue("lines").receive(100)].count("bee") == 3
     assert bucket.queue("events").dead_letters.peek() == []
     bucket.close()
+
+
+def test_of_states_in_one_batch_only_what_certainly_is_older_is_left_out() -> None:
+    """Two sources tell of two writes, by clocks that differ by a second: the register and the object decide."""
+    told = [state(1, seconds=0), state(3, seconds=10.9), state(2, seconds=10), state(4, seconds=5)]
+    rows = [[TARGET_THING] for _ in told]
+    batch = pa.RecordBatch.from_pydict({"_0": things_column(rows), STATE: states_column(told)})
+    found = [each.state for each in writings_of((TARGET,), batch, ())]
+    assert found == [told[1], told[2]]
+
+
+TARGET_THING = Thing("out/a", b"x")
 
 
 def test_a_row_that_fails_keeps_what_was_made_before(tmp_path: Path) -> None:

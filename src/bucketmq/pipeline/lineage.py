@@ -144,11 +144,15 @@ def _order(before: int) -> Procedure[int]:
 
 def _is_late(before: Lineage, state: State, is_current: IsCurrent) -> Procedure[bool]:
     """Whether the register knows a newer state. Where clocks may be wrong about it, the source is asked."""
-    apart = seconds_of(state.at) - seconds_of(before.at)
-    if abs(apart) > CLOCKS_SECONDS:
-        return apart < 0
+    if is_newer(before.at, state.at) or is_newer(state.at, before.at):
+        return is_newer(before.at, state.at)
     current: bool = yield from Call(is_current, state)
     return not current
+
+
+def is_newer(at: str, than: str) -> bool:
+    """Whether a time certainly is later than another: clocks differ, and stores round to seconds."""
+    return seconds_of(at) - seconds_of(than) > CLOCKS_SECONDS
 
 
 def _clear(

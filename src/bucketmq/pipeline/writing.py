@@ -18,7 +18,7 @@ from bucketmq.errors import BucketMQError
 from bucketmq.pipeline.chain import Passed, Ran
 from bucketmq.pipeline.ends import Target, ToObjects, ToQueue, is_following
 from bucketmq.pipeline.intake import Taken, causes_of
-from bucketmq.pipeline.lineage import Became, IsCurrent, follow
+from bucketmq.pipeline.lineage import Became, IsCurrent, follow, is_newer
 from bucketmq.pipeline.objects import Wanted, that_count, write_objects
 from bucketmq.pipeline.shape import column_of
 from bucketmq.pipeline.states import STATE, State, as_column, gathered, of_column
@@ -92,7 +92,7 @@ def writings_of(targets: Sequence[Target], batch: pa.RecordBatch, causes: Sequen
             writings += [Writing(target.bucket, ((target, thing),), cause) for thing, cause in things]
     if STATE not in batch.schema.names:
         return writings
-    newest: dict[tuple[str | None, str], Writing] = {}
+    newest: dict[tuple[str | None, str], list[Writing]] = {}
     for row, state in enumerate(of_column(batch.column(STATE))):
         if state is None:
             continue
@@ -101,10 +101,11 @@ def writings_of(targets: Sequence[Target], batch: pa.RecordBatch, causes: Sequen
             if is_following(target):
                 its.setdefault(target.bucket, []).extend((target, thing) for thing in columns[place][row] or ())
         for bucket, together in its.items():
-            before = newest.get((bucket, state.key))
-            if before is None or before.state is None or before.state.at <= state.at:
-                newest[bucket, state.key] = Writing(bucket, tuple(together), told[row], state)
-    return [*writings, *newest.values()]
+            others = newest.setdefault((bucket, state.key), [])
+            if not any(each.state is not None and is_newer(each.state.at, state.at) for each in others):
+                others[:] = [each for each in others if each.state is None or not is_newer(state.at, each.state.at)]
+                others.append(Writing(bucket, tuple(together), told[row], state))
+    return [*writings, *(each for others in newest.values() for each in others)]
 
 
 def _things(batch: pa.RecordBatch, place: int) -> list[list[Thing] | None]:

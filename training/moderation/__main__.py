@@ -23,7 +23,7 @@ from training.moderation.rows import Rows, chosen, folds_of
 from training.moderation.unlabelled import Unlabelled
 
 VERSION = "2"
-MIX, LOW, HIGH = 0.8, 0.35, 0.97
+MIX, LOW, HIGH = 0.8, 0.5, 0.97
 CHOSEN_ON = (1, 2)
 """The folds on which settings were chosen; what they are worth on the others alone is printed as well."""
 MISS = 2.0

@@ -402,7 +402,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "what has not landed of a batch is forgotten when the rest is recovered",
         lambda: patch.object(recover, "encode_notes", _rest_forgotten),
-        _tilted(BATCHES, faults=msgspec.structs.replace(DEATH, crash=0.05, late_landing=0.2), victims="writer"),
+        _tilted(BATCHES, faults=Faults(crash=0.02, late_landing=0.5), victims="writer"),
     ),
     Mutant(
         "a note is never recovered",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bucketmq.testing.simulation import run_seed
+from bucketmq.testing.simulation.bus.plan import FINE, Tilt
 from bucketmq.testing.simulation.bus.run import run_seed as run_bus_seed
-from bucketmq.testing.simulation.faults import only
+from bucketmq.testing.simulation.faults import Faults, only
 from bucketmq.testing.simulation.plan import PLAIN
 
 NAMED = {
@@ -61,3 +62,18 @@ def test_what_travels_with_a_purge_counts(seed: int) -> None:
 @pytest.mark.parametrize("seed", BUS_NAMED, ids=lambda seed: f"{seed}-{BUS_NAMED[seed].replace(' ', '-')}")
 def test_a_seed_of_the_event_bus_that_once_failed_passes(seed: int) -> None:
     assert run_bus_seed(seed).problems == []
+
+
+def test_a_copy_that_lands_again_after_its_move_was_undone_is_told_of() -> None:
+    """The first create had no answer, the second one was undone, and then the first landed: the note was gone."""
+    tilt = Tilt(
+        documents=True,
+        moderation=True,
+        together=8,
+        notifies=False,
+        sweepers=0,
+        weather=FINE,
+        faults=Faults(crash=0.02, late_landing=0.5),
+        victims="writer",
+    )
+    assert run_bus_seed(13, tilt=tilt).problems == []

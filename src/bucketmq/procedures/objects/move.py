@@ -288,7 +288,8 @@ def _copy_and_remove(
     # The source was changed. What we wrote is of a state that nobody has any more; it goes, but only if it cannot be
     # the only copy: if we made it where nothing was, and no other attempt at the same move has written it again.
     may_go = removed == "changed" and made.fresh and isinstance(there, Found) and is_ours(there, attributes)
-    if may_go and (yield from remove_state(full_target, made.version)) == "removed":
+    gone = may_go and (yield from remove_state(full_target, made.version)) == "removed"
+    if gone and not made.doubtful:
         raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
     return None
 
@@ -302,6 +303,8 @@ class _Target(msgspec.Struct, frozen=True):
     ours: bool = True
     fresh: bool = True
     """Whether we made it where nothing was."""
+    doubtful: bool = False
+    """Whether a request without an answer may still make it once more."""
 
 
 def _make_target(
@@ -314,7 +317,7 @@ def _make_target(
     """
     patience = Patience(f"writing {full_target}")
     write, mark = attributes.metadata[WRITE], attributes.metadata[FROM]
-    fresh = True
+    fresh, doubtful = True, False
     found: Found | Missing = Missing()  # as a rule; whoever finds it otherwise is refused, and looks
     while True:
         if isinstance(found, Found) and is_ours(found, attributes):
@@ -343,7 +346,8 @@ def _make_target(
             reply = yield from Replace(full_target, source.body, found.version, attributes)
         if isinstance(reply, Written):
             landed = yield from landed_at(full_target, attributes, reply, began)
-            return _Target(reply.version, write, landed, fresh=fresh)
+            return _Target(reply.version, write, landed, fresh=fresh, doubtful=doubtful)
+        doubtful = doubtful or isinstance(reply, Unknown)
         taken = isinstance(found, Missing) and isinstance(reply, Refused)
         found = yield from look(full_target)
         if not (taken and isinstance(found, Found)):

@@ -20,6 +20,7 @@ const OWN = [
 let tabs = OWN;
 let session = null;
 let current = null;
+let shown = "";
 let timer = 0;
 let badges = 0;
 
@@ -74,11 +75,24 @@ function leave() {
   current = null;
 }
 
+// #queues, or #queues/jobs for one of them.
+function address() {
+  const [wanted, ...rest] = location.hash.slice(1).split("/");
+  return { tab: tabs.find((each) => each.name === wanted) ?? tabs[0], rest: decoded(rest.join("/")) };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // somebody wrote it by hand
+  }
+}
+
 function open() {
   leave();
-  // #queues, or #queues/jobs for one of them.
-  const [wanted, ...rest] = location.hash.slice(1).split("/");
-  const { name, title, Part } = tabs.find((each) => each.name === wanted) ?? tabs[0];
+  const { tab: { name, title, Part }, rest } = address();
+  shown = `${name}/${rest}`;
   for (const each of tabs) {
     byId(`tab-${each.name}`).setAttribute("aria-selected", String(each.name === name));
     byId(`tab-${each.name}`).tabIndex = each.name === name ? 0 : -1;
@@ -92,7 +106,7 @@ function open() {
   // Each part has a place of its own: what an old one still draws is not seen.
   const place = element("div", { class: "place" });
   view.replaceChildren(place);
-  current = new Part(place, session, { count: (number) => badge(name, number), rest: decodeURIComponent(rest.join("/")) });
+  current = new Part(place, session, { count: (number) => badge(name, number), rest });
   news(current);
 }
 
@@ -164,8 +178,10 @@ byId("tabs").addEventListener("keydown", (event) => {
   byId(`tab-${next}`).focus();
 });
 window.addEventListener("hashchange", () => {
-  if (session) open();
-  else start();
+  if (!session) { start(); return; }
+  const { tab, rest } = address();
+  // Who chooses what is open already is not sent back to its beginning.
+  if (`${tab.name}/${rest}` !== shown) open();
 });
 
 function showHelp() {

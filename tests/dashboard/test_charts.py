@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from server.running import until
+from server.running import sync_on, until
 
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import Bucket
@@ -82,3 +83,16 @@ def test_figures_are_taken_in_the_background_only_where_that_is_wanted(store: Me
         (point,) = vera.get("/api/figures", queue="jobs")["points"]
         assert point[1] == 3 and point[-1] == 3
     assert len(kept()) <= 2
+
+
+def test_old_lines_of_the_log_of_actions_are_trimmed() -> None:
+    ahead = [0.0]
+    store = MemoryStore(lambda: time.time() + ahead[0])
+    with sync_on(store) as bucket:
+        for number in range(3):
+            bucket.queue("bucketmq-actions", main=False, keep_seconds=1.0, expire_seconds=1.0).send({"n": number})
+    ahead[0] = 100 * 86400.0
+    with sync_on(store) as bucket:
+        bucket.queue("jobs").send({"n": 1})  # so that a process sees the time
+    with opened(store, samples=True):
+        until(lambda: len(store.list("queues/bucketmq-actions/log/", after="", limit=10).entries) < 3)

@@ -21,6 +21,7 @@ from bucketmq.dashboard.site import Kept, Site, json_answer, query_of
 from bucketmq.dashboard.survey import Seen, Survey
 from bucketmq.errors import BucketMQError
 from bucketmq.log.figures import ALL, HOURS, MINUTES, Ring, Sample, Samples, Stretch, summed
+from bucketmq.procedures.queues import ACTIONS
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.upkeep import figures
 from bucketmq.server.place import bus_of, run
@@ -54,12 +55,16 @@ class Charts:
         self.looked_at = 0.0
 
     async def sample(self) -> None:
-        """Look at every queue and note how they stand; an hour that is over is rolled up."""
+        """Look at every queue and note how they stand. Each hour the one before is rolled up, and the log of actions
+        trimmed."""
         names = await self._survey.names()
         seen = await self._survey.fresh(names)
         now = self._bucket.now_seconds
         samples = summed({each.name: found for each in seen if (found := sample_of(each)) is not None})
-        await run(self._bucket, _note(self._bucket, now, samples, roll=MINUTES.start(now) != self._hour))
+        new_hour = MINUTES.start(now) != self._hour
+        await run(self._bucket, _note(self._bucket, now, samples, roll=new_hour))
+        if new_hour and ACTIONS in names:  # no worker reads it, so no worker trims it
+            await self._bucket.existing_queue(ACTIONS).trim()
         self._hour = MINUTES.start(now)
 
     async def keep_going(self) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from apps.moderation.test_browser import Browser, browser, chromium
+from dashboard.browsing import Browser, browser, chromium
 
 from bucketmq.bucket.memory import MemoryStore
 from server.running import Running, aio_on, serving, settings_with

@@ -251,7 +251,8 @@ def _table(thing: type, without: tuple[str, ...] = ()) -> str:
     for field in msgspec.structs.fields(thing):
         if field.name in without:
             continue
-        default = "" if field.default is msgspec.NODEFAULT else f"`{json.dumps(msgspec.to_builtins(field.default))}`"
+        unsaid = field.default is msgspec.NODEFAULT or field.default is msgspec.UNSET
+        default = "" if unsaid else f"`{json.dumps(msgspec.to_builtins(field.default))}`"
         kind = inspect.get_annotations(thing).get(field.name, field.type)
         rows.append(
             f"| `{field.name}` | `{_escape(_annotation(kind))}` | {default} | {_escape(notes.get(field.name, ''))} |"

@@ -46,4 +46,6 @@ def test_a_misspelt_setting_option_or_keyword_is_an_error(errors: dict[str, dict
     found = errors["misspelt.py"]
     assert sorted(found) == sorted(expected)
     for number, words in expected.items():
-        assert len(found[number]) == 1 and words in found[number][0], (lines[number - 1], found[number])
+        # Of a call that fits no overload mypy says two things: what is wrong, and that none fits.
+        said = [text for text in found[number] if not text.startswith("No overload variant")]
+        assert len(said) == 1 and words in said[0], (lines[number - 1], found[number])

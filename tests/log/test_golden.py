@@ -53,6 +53,7 @@ MESSAGES = [
         ),
     ),
     Message("m9", AT, died=Died("main", 0, 0, AT, 1)),
+    Message("m10", AT, body=1, to="words", died=Died("words", 0, 7, AT, 0, later=2)),
     Message("fence-1", AT, fence=8),
 ]
 

@@ -18,6 +18,7 @@ from bucketmq.pipeline import FromEvents, FromQueue, FromTable, Pipeline, ToObje
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.shape import shape_stage
 from bucketmq.pipeline.where import Where
+from pipeline.dying import Stopped, dying_after
 
 POST = "id string, text string, score double, flagged boolean"
 
@@ -290,10 +291,6 @@ def test_a_bucket_that_is_away_loses_nothing_and_says_which_it_is(home: Home, tm
     other.close()
 
 
-class Stopped(BaseException):
-    """The process ends here."""
-
-
 @pytest.mark.parametrize("writes", range(12))
 def test_a_handler_that_dies_between_any_two_writes_and_runs_again_completes_every_target(
     home: Home, writes: int
@@ -308,22 +305,12 @@ def test_a_handler_that_dies_between_any_two_writes_and_runs_again_completes_eve
     home.posts.send(post("a"))
     (delivery,) = home.posts.receive(1)
     home.bucket.queue("first"), home.bucket.queue("second"), home.bucket.queue("events")
-    left = [writes]
-    perform = home.bucket._hands.perform
-
-    def dying(request: Any) -> Any:
-        if type(request).__name__ in ("Create", "Replace") and left[0] == 0:
-            raise Stopped
-        left[0] -= type(request).__name__ in ("Create", "Replace")
-        return perform(request)
-
-    home.bucket._hands.perform = dying  # type: ignore[method-assign]
     died = False
     try:
-        pipeline.watcher(home.bucket)(delivery)
+        with dying_after(writes):
+            pipeline.watcher(home.bucket)(delivery)
     except Stopped:
         died = True
-    home.bucket._hands.perform = perform  # type: ignore[method-assign]
     first, second = home.bodies("first"), home.bodies("second")
     if first or second:  # a message tells of objects that are there
         assert home.bucket.get("here/a").body == home.other.get("there/a").body == b"x"

@@ -20,10 +20,9 @@ from bucketmq.pipeline import FromEvents, FromQueue, Pipeline, ToObjects, ToQueu
 from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.ends import Target
 from bucketmq.pipeline.shape import shape_stage
-from bucketmq.procedures.requests import Create, Replace
-from bucketmq.spark.opened import opened
-from bucketmq.spark.options import place_of, sink_options, targets_option
+from bucketmq.spark.options import sink_options, targets_option
 from bucketmq.spark.write.targets_sink import TargetsStreamWriter
+from pipeline.dying import Stopped, dying_after
 from pipeline.test_lineage import CHUNKS, found_in, pipelined
 from pipeline.test_pipeline import posts, run, run_again
 
@@ -63,10 +62,6 @@ def test_messages_objects_and_a_table_of_a_batch_that_is_run_again_are_there_onc
     other.bucket.close()
 
 
-class Stopped(BaseException):
-    """The process ends here."""
-
-
 def shaped(targets: tuple[Target, ...], count: int) -> pa.RecordBatch:
     """Rows as a chain gives them."""
     columns = "id string, text string, revision bigint"
@@ -93,19 +88,12 @@ def test_a_batch_that_dies_between_any_two_writes_and_is_run_again_completes_eve
         writer = TargetsStreamWriter(sink_options(given), from_arrow_schema(batch.schema))
         writer.commit([writer.write(iter([batch]))], 0)
 
-    places = [(plain_inbox.url, "posts.dead"), (other.url, "events"), (other.url, "second")]
-    engines = [opened(place_of(url, queue, {}), create=True)._engine.hands for url, queue in places]
-    left = [writes]
-    before = [hands.perform for hands in engines]
-    for hands in engines:
-        hands.perform = _dying(hands.perform, left)  # type: ignore[method-assign]
     try:
-        attempt()
+        with dying_after(writes):
+            attempt()
         died = False
     except Stopped:
         died = True
-    for hands, perform in zip(engines, before, strict=True):
-        hands.perform = perform  # type: ignore[method-assign]
     assert died or writes > 20
     if any(plain_inbox.file("queues").glob("first/log/0/*")):  # a message tells of objects that are there
         assert len(list(plain_inbox.file("here").iterdir())) == len(list(other.file("there").iterdir())) == 3
@@ -117,17 +105,6 @@ def test_a_batch_that_dies_between_any_two_writes_and_is_run_again_completes_eve
     for each, folder in ((plain_inbox, "here"), (other, "there")):
         assert sorted(path.name for path in each.file(folder).iterdir()) == names
     other.bucket.close()
-
-
-def _dying(perform: Callable[[Any], Any], left: list[int]) -> Callable[[Any], Any]:
-    def dying(request: Any) -> Any:
-        if isinstance(request, Create | Replace):
-            if left[0] == 0:
-                raise Stopped
-            left[0] -= 1
-        return perform(request)
-
-    return dying
 
 
 def test_a_target_that_is_away_fails_the_batch_by_its_name_and_loses_nothing(

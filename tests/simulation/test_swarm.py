@@ -12,9 +12,9 @@ from bucketmq.testing.simulation.plan import SHORT
 from bucketmq.testing.simulation.swarm import Totals
 
 SEEDS = 10_000
-PARTS = 4
+PARTS = 10
 THE_FIRST_AND_LATER = [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))]
-"""`make test` runs the first part, `make test-long` the others."""
+"""`make test` runs the first part, `make test-long` the others, `make sim-deep` far more."""
 
 SEEDS_SINGLE = 50
 SEEDS_PAIR = 12

@@ -113,6 +113,14 @@ def test_behind_https_the_cookie_belongs_to_this_host_alone(store: MemoryStore) 
         assert httpx2.get(f"{agent.url}/api/queues", headers=plain).status_code == 401, "another host may have set it"
 
 
+@pytest.mark.parametrize("other", ["theme=dark", 'prefs={"a": 1}', "x=a b", "x[1]=2", 'x="half', "="])
+def test_cookies_of_other_programs_on_this_host_hide_no_login(other: str, agent: Opened) -> None:
+    with Person(agent.url, VERA) as vera:
+        ((name, value),) = dict(vera.http.cookies).items()
+    for line in (f"{other}; {name}={value}", f"{name}={value}; {other}"):
+        assert httpx2.get(f"{agent.url}/api/queues", headers={"cookie": line}).status_code == 200, line
+
+
 def test_a_cookie_cannot_be_made_or_changed(agent: Opened) -> None:
     with Person(agent.url, VERA) as vera:
         ((name, value),) = dict(vera.http.cookies).items()
@@ -263,6 +271,25 @@ def test_programs_show_their_token_in_a_header(agent: Opened, bucket: Bucket) ->
     assert [ask(f"wrong-{n}").status_code for n in range(11)] == [401] * 10 + [429]
     assert ask(OLA).status_code == 429
     assert [(line.by, bool(line.denied)) for line in lines(bucket)] == [("ola", False), ("vera", True)]
+
+
+def test_wrong_tokens_are_in_the_programs_log_however_they_were_shown(
+    agent: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    httpx2.get(f"{agent.url}/api/queues", headers={"authorization": "Bearer a-wrong-token-0001"})
+    guess(agent, "a-wrong-token-0002")
+    told = [each.getMessage() for each in caplog.records if "refused" in each.getMessage()]
+    assert told == [
+        "action=token_refused door=dashboard from=127.0.0.1",
+        "action=login_refused door=dashboard from=127.0.0.1",
+    ]
+
+
+@pytest.mark.parametrize("path", ["/api/dead/redrive", "/api/dead/delete"])
+def test_a_name_that_no_queue_can_have_is_the_callers_mistake(path: str, agent: Opened) -> None:
+    with Person(agent.url, ANN) as ann:
+        answer = ann.http.post(path, json={"queue": "a/b", "q": ""})
+    assert answer.status_code == 400 and "queue name 'a/b' must be" in answer.json()["error"]
 
 
 def test_a_scope_hides_other_queues_and_keeps_from_changing_them(agent: Opened, bucket: Bucket) -> None:

@@ -14,6 +14,7 @@ from bucketmq.dashboard.site import Site, json_answer, query_of
 from bucketmq.dashboard.survey import Survey
 from bucketmq.deliveries import DeadLetter
 from bucketmq.errors import Invalid
+from bucketmq.procedures.claiming.redrive import Redriven
 from bucketmq.server.wire import Refusal
 
 PAGE = 50
@@ -89,8 +90,7 @@ def routes(site: Site, survey: Survey) -> APIRouter:
         await site.changer(
             request, "operate", "redrive", f"queue {chosen.queue}", how=chosen.spoken(), queue=chosen.queue
         )
-        letters = site.bucket.existing_queue(chosen.queue).dead_letters
-        done = await site.work(letters.redrive(ids=chosen.ids, where=_where(chosen.q)))
+        done = await site.work(_redrive(site.bucket, chosen))
         survey.forget(chosen.queue)
         return json_answer(msgspec.to_builtins(done))
 
@@ -101,13 +101,20 @@ def routes(site: Site, survey: Survey) -> APIRouter:
         await site.changer(
             request, "administer", "delete", f"dead letters of {chosen.queue}", how=chosen.spoken(), queue=chosen.queue
         )
-        letters = site.bucket.existing_queue(chosen.queue).dead_letters
-        where = _where(chosen.q) or (None if chosen.ids is not None else lambda _: True)
-        deleted = await site.work(letters.delete(ids=chosen.ids, where=where))
+        deleted = await site.work(_delete(site.bucket, chosen))
         survey.forget(chosen.queue)
         return json_answer({"deleted": deleted})
 
     return router
+
+
+async def _redrive(bucket: aio.Bucket, chosen: Chosen) -> Redriven:
+    return await bucket.existing_queue(chosen.queue).dead_letters.redrive(ids=chosen.ids, where=_where(chosen.q))
+
+
+async def _delete(bucket: aio.Bucket, chosen: Chosen) -> int:
+    where = _where(chosen.q) or (None if chosen.ids is not None else lambda _: True)
+    return await bucket.existing_queue(chosen.queue).dead_letters.delete(ids=chosen.ids, where=where)
 
 
 async def _page(bucket: aio.Bucket, wanted: Letters) -> dict[str, Any]:

@@ -58,6 +58,7 @@ def test_an_application_that_is_not_there_is_told_with_those_that_are(cli: Cli) 
     ("module", "options", "said"),
     [
         ("broken_words", {"text": "1 / 0"}, "ZeroDivisionError"),
+        ("quitting_words", {"text": "raise SystemExit(3)"}, "SystemExit: 3"),
         ("absent_words", {"attribute": "MISSING"}, "no attribute 'MISSING'"),
         ("odd_words", {"attribute": "NOT_AN_APP"}, "is not an App but int"),
         ("misnamed_words", {"name": "letters"}, "calls itself 'wordcount'"),
@@ -84,16 +85,23 @@ def test_one_that_cannot_be_used_is_listed_with_the_reason_and_harms_no_other(
         registry.get(name)
 
 
+@pytest.mark.parametrize(
+    ("module", "line", "said"),
+    [
+        ("verbless_words", "import no_such_module", "ModuleNotFoundError"),
+        ("speechless_words", "raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
 def test_verbs_that_cannot_be_imported_do_not_take_the_help_along(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    *, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, line: str, said: str
 ) -> None:
-    text = MODULE.replace('verbs = typer.Typer(help="Words of notes.")', "import no_such_module")
-    monkeypatch.syspath_prepend(str(install(tmp_path, module="verbless_words", text=text)))
+    text = MODULE.replace('verbs = typer.Typer(help="Words of notes.")', line)
+    monkeypatch.syspath_prepend(str(install(tmp_path, module=module, text=text)))
     helped = cli("--help")
     assert helped.code == 0 and "wordcount" not in helped.out
     ran = cli("wordcount", "hello")
     assert ran.code == 2
-    assert "the verbs of application 'wordcount' cannot be used: ModuleNotFoundError" in ran.err
+    assert f"the verbs of application 'wordcount' cannot be used: {said}" in ran.err
     assert cli("apps", "show", "wordcount").code == 0
 
 

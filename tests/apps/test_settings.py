@@ -96,6 +96,8 @@ def test_settings_that_cannot_be_are_refused(
         ("sample = 1", "is not a table"),
         ("[sample]\nprot = 1", "sample.prot, which is no setting"),
         ("[sample", "is not TOML"),
+        pytest.param(f"[sample]\nport = {'1' * 5_000}", "is not TOML: Exceeds the limit", id="endless number"),
+        pytest.param(f"[sample]\nport = {'[' * 5_000}", "is not TOML: .*recursion", id="endless nesting"),
         ("[sample]\nport = '1'", "--port or SAMPLE_PORT cannot be that"),
     ],
 )
@@ -118,6 +120,17 @@ def test_no_secret_is_ever_shown() -> None:
     with pytest.raises(Invalid) as refused:
         read_settings(Sample, environment=environment, options={"token": 7.5})
     assert "7.5" not in str(refused.value)
+
+
+def test_of_several_values_secrets_are_counted_and_urls_shown_without_them() -> None:
+    class Several(AppSettings, frozen=True, kw_only=True):
+        tokens: Annotated[tuple[str, ...], Variable("TOKENS"), SECRET] = ()
+        hooks: Annotated[tuple[str, ...], Variable("HOOKS")] = ()
+
+    environment = {"BUCKETMQ_URL": URL, "TOKENS": "hush hush2", "HOOKS": "https://rosa:hush@a.example/x?t=hush b"}
+    shown = {each.name: each.value for each in explain_settings(Several, environment=environment)}
+    assert shown == {"url": URL, "tokens": "(2 given)", "hooks": ["https://a.example/x", "b"]}
+    assert "hush" not in repr(read_settings(Several, environment=environment))
 
 
 def test_the_variables_of_settings_are_known() -> None:

@@ -87,7 +87,7 @@ def _loaded(name: str, where: str, brought_by: str) -> Listed:
         found = _import(where)
     except BucketMQError as error:
         return Listed(name, where, brought_by, problem=str(error))
-    except Exception as error:  # whatever the module of another package raises
+    except (Exception, SystemExit) as error:  # whatever the module of another package raises
         return Listed(name, where, brought_by, problem=f"{where} cannot be imported: {type(error).__name__}: {error}")
     if not isinstance(found, App):
         return Listed(name, where, brought_by, problem=f"{where} is not an App but {type(found).__name__}")

@@ -204,11 +204,19 @@ def shown_settings(settings: AppSettings) -> Iterator[Shown]:
 
 def _shown(field: Field, value: Any, came: Came) -> Shown:
     if field.secret:
-        count = len(value) if isinstance(value, tuple) else int(bool(value))
+        count = len(value) if isinstance(value, tuple | list) else int(bool(value))
         value = f"({count} given)" if count else None
-    elif isinstance(value, str) and "://" in value:
-        value = without_secrets(value).partition("?")[0]
+    elif isinstance(value, tuple | list):
+        value = type(value)(_without_secrets(each) for each in value)
+    else:
+        value = _without_secrets(value)
     return Shown(field.name, value, field.about, tuple(each.name for each in field.variables), came)
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, str) and "://" in value:
+        return without_secrets(value).partition("?")[0]
+    return value
 
 
 def _given(
@@ -259,7 +267,10 @@ def _table(app: str, file: str | Path | None, kind: type[AppSettings]) -> Mappin
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise Invalid(f"cannot read the settings in {file}: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # not only TOMLDecodeError: endless numbers, deep nesting
         raise Invalid(f"{file} is not TOML: {error}") from None
     table = found.get(app, {})
     if not isinstance(table, dict):

@@ -64,7 +64,7 @@ def _of_app(name: str) -> Any:
         made: Any = typer.main.get_group(app.commands())
     except BucketMQError:
         raise
-    except Exception as error:  # whatever the module of another package raises
+    except (Exception, SystemExit) as error:  # whatever the module of another package raises
         raise Invalid(f"the verbs of application {name!r} cannot be used: {type(error).__name__}: {error}") from error
     made.name = name
     made.rich_help_panel = PANEL

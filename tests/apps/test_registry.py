@@ -119,3 +119,18 @@ def test_an_application_that_makes_no_sense_is_refused_where_it_is_made() -> Non
         lazy.pipeline("other")
     with pytest.raises(NotFound, match="has no pipeline 'nothing'; there are: other"):
         lazy.pipeline("nothing")
+
+
+def test_a_pipeline_that_depends_on_settings_is_shown_as_they_make_it_or_without_stages(
+    cli: Cli, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = MODULE.replace("pipelines=(counting, listing)", "pipelines=(LazyPipeline(name='counting', make=made),)")
+    text = text.replace("import Agent, App,", "import Agent, App, LazyPipeline,")
+    text = text.replace("WORDCOUNT = App(", "def made(*, long_from):\n    return counting\n\n\nWORDCOUNT = App(")
+    monkeypatch.syspath_prepend(str(install(tmp_path, module="lazy_words", text=text)))
+    monkeypatch.setenv("BUCKETMQ_URL", url)
+    assert [each["stages"] for each in cli("apps", "show", "wordcount", "--json").row["pipelines"]] == [["count"]]
+    monkeypatch.setenv("WORDCOUNT_LONG_FROM", "many")
+    assert [each["stages"] for each in cli("apps", "show", "wordcount", "--json").row["pipelines"]] == [[]]
+    with pytest.raises(Invalid, match="needs 'long_from', which no setting says"):
+        registry.get("wordcount").pipeline("counting")

@@ -221,6 +221,9 @@ def made(pipeline: Pipeline | LazyPipeline, settings: AppSettings | None = None)
         return pipeline
     wanted = inspect.signature(pipeline.make).parameters
     given = {} if settings is None else {name: getattr(settings, name) for name in wanted if hasattr(settings, name)}
+    unmet = [name for name, each in wanted.items() if name not in given and each.default is each.empty]
+    if unmet:
+        raise Invalid(f"the pipeline {pipeline.name!r} of an application needs {unmet[0]!r}, which no setting says")
     found = pipeline.make(**given)
     if found.name != pipeline.name:
         raise Invalid(f"the pipeline {pipeline.name!r} of an application calls itself {found.name!r}; use one name")

@@ -8,8 +8,8 @@ import msgspec
 import typer
 
 from bucketmq.apps import registry
-from bucketmq.apps.app import App, made
-from bucketmq.apps.settings import explain_settings, read_settings
+from bucketmq.apps.app import App, LazyPipeline, made
+from bucketmq.apps.settings import AppSettings, explain_settings, read_settings
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, open_bucket, state_of, wants_json
 from bucketmq.cli.output import emit, emit_text, plural, say, table
@@ -17,7 +17,7 @@ from bucketmq.cli.progress import Progress
 from bucketmq.cli.queues import Provider
 from bucketmq.cli.rules_run import moment
 from bucketmq.errors import Invalid
-from bucketmq.pipeline import FromEvents
+from bucketmq.pipeline import FromEvents, Pipeline
 from bucketmq.pipeline.again import Retold, Which, retell
 from bucketmq.pricing import dollars, prices_of
 from bucketmq.procedures.requests import Procedure
@@ -71,12 +71,16 @@ def show(context: typer.Context, name: Name, settings: SettingsFile = None, as_j
 
 def _described(app: App, file: str | None) -> dict[str, Any]:
     shown = explain_settings(app.settings, app=app.name, file=file)
+    try:
+        settings = read_settings(app.settings, app=app.name, file=file)
+    except Invalid:
+        settings = None  # one is missing or cannot be, which is shown, too
     return {
         "name": app.name,
         "about": app.about,
         "agents": [{"name": each.name, "about": each.about} for each in app.agents],
         "pipelines": [
-            {"name": each.name, "about": each.about, "stages": [stage.name for stage in made(each).stages]}
+            {"name": each.name, "about": each.about, "stages": _stages(each, settings)}
             for each in app.pipelines
         ],
         "queues": [{"name": each.name, "about": each.about} for each in app.queues],
@@ -87,6 +91,14 @@ def _described(app: App, file: str | None) -> dict[str, Any]:
         ],
         "demo": app.demo is not None,
     }
+
+
+def _stages(pipeline: Pipeline | LazyPipeline, settings: AppSettings | None) -> list[str]:
+    """The names of its stages; none if it cannot be made without settings that are missing."""
+    try:
+        return [stage.name for stage in made(pipeline, settings).stages]
+    except Invalid:
+        return []
 
 
 def _plain(value: Any) -> Any:

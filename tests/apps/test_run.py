@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,36 @@ def test_the_parts_end_with_a_supervisor_that_is_killed(folder: Path, environmen
         children = [child(process.process.pid, part) for part in ("long", "counting")]
         process.process.kill()
         until(lambda: not any(is_there(each) for each in children))
+
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+from bucketmq.cli import apps_run
+
+apps_run.PARENT_SECONDS = apps_run.END_SECONDS = 0.1
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if sys.argv[1] == "parent":
+    subprocess.Popen([sys.executable, __file__, str(os.getpid())], start_new_session=True)
+else:
+    helper = subprocess.Popen(["sleep", "120"])
+    apps_run._end_with(int(sys.argv[1]))
+    print(os.getpid(), helper.pid, flush=True)
+time.sleep(120)
+"""
+
+
+def test_a_part_that_does_not_stop_is_killed_after_its_supervisor_with_what_it_started(tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    command = [sys.executable, str(tmp_path / "stubborn.py"), "parent"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        part, helper = (int(each) for each in parent.stdout.readline().split())
+        try:
+            parent.kill()
+            until(lambda: not is_there(part) and not is_there(helper))
+        finally:
+            if is_there(part):
+                os.killpg(part, signal.SIGKILL)
 
 
 def test_one_part_runs_alone(cli: Cli, bucket: Bucket) -> None:

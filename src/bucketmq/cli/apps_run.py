@@ -31,6 +31,7 @@ from bucketmq.cli.options import Json, open_bucket, state_of, wants_json
 from bucketmq.cli.output import emit, emit_text, flush, say
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.client import Bucket
+from bucketmq.crew import END_SECONDS
 from bucketmq.errors import Invalid, NotFound, Unavailable
 from bucketmq.pipeline import FromEvents, FromQueue, Pipeline
 
@@ -202,12 +203,17 @@ def _signals(stop: threading.Event) -> Iterator[Callable[[], bool]]:
 
 
 def _end_with(parent: int) -> None:
-    """Stop as after SIGTERM when the process that started this one is gone, however it went."""
+    """Stop as after SIGTERM when the process that started this one is gone, however it went. One that does not stop is
+    killed as its supervisor would have done it, with the processes that it started."""
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(PARENT_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(END_SECONDS)
+        if os.getpgrp() == os.getpid():  # of its own: see `crew.Member`
+            os.killpg(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="bucketmq-parent", daemon=True).start()
 

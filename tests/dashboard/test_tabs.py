@@ -287,6 +287,28 @@ def _fresh(person: Person) -> bool:
 MANY_QUEUES = 500
 
 
+def test_what_was_done_to_a_queue_shows_in_the_overview_at_once(bucket: Bucket, agent: Opened) -> None:
+    bury(bucket, 3)
+    with Person(agent.url, ANN) as ann:
+        assert (ann.get("/api/overview")["dead"], ann.get("/api/badges")["dead"]) == (3, 3)
+        ann.post("/api/dead/redrive", queue="jobs", q="")
+        found = ann.get("/api/overview")
+        assert (found["dead"], found["ready"], found["troubles"]) == (0, 3, [])
+        assert ann.get("/api/badges")["dead"] == 0
+
+
+def test_without_figures_the_overview_looks_again_at_what_it_saw_long_ago(
+    bucket: Bucket, agent: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.queue("jobs").send({"n": 1})
+    for name in ("AGAIN_SECONDS", "ROUND_SECONDS_PER_QUEUE", "FRESH_SECONDS", "COST_FACTOR"):
+        monkeypatch.setattr(survey_module, name, 0.0)
+    with Person(agent.url, VERA) as vera:
+        assert vera.get("/api/overview")["dead"] == 0
+        bury(bucket, 2)
+        assert vera.get("/api/overview")["dead"] == vera.get("/api/dead")["dead"][0]["dead"] == 3
+
+
 def test_five_hundred_queues_are_shown_in_pages_and_only_those_shown_are_looked_at(
     store: MemoryStore, bucket: Bucket
 ) -> None:

@@ -80,8 +80,7 @@ def _described(app: App, file: str | None) -> dict[str, Any]:
         "about": app.about,
         "agents": [{"name": each.name, "about": each.about} for each in app.agents],
         "pipelines": [
-            {"name": each.name, "about": each.about, "stages": _stages(each, settings)}
-            for each in app.pipelines
+            {"name": each.name, "about": each.about, "stages": _stages(each, settings)} for each in app.pipelines
         ],
         "queues": [{"name": each.name, "about": each.about} for each in app.queues],
         "rules": [{"name": each.name, "about": each.about or each.filter} for each in app.rules],

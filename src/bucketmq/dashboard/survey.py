@@ -8,6 +8,7 @@ queue that cannot be read is shown with the reason, and hides no other.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 FIRST = 50
 """Queues that somebody is kept waiting for when nothing is known yet."""
+AGAIN_SECONDS = 60.0
+"""What is known for longer than this is looked at again when somebody wants all of it. As often as figures are taken:
+while they are, that has happened already."""
+FORGOTTEN, UNSEEN = -math.inf, -1e12
+"""Times before any that a clock shows: something was done to it; nobody has looked."""
 AT_A_TIME = 8
 """Queues that are looked at together."""
 ROUND_SECONDS_PER_QUEUE = 1.0
@@ -61,7 +67,8 @@ class Survey:
     async def names(self) -> list[str]:
         """All queues, dead letters left out. Some LISTs, one for each queue, every now and then."""
         found = await self._names.read()
-        self._seen = {name: seen for name, seen in self._seen.items() if name in set(found)}
+        there = set(found)
+        self._seen = {name: seen for name, seen in self._seen.items() if name in there}
         return found
 
     def known(self, name: str) -> Seen | None:
@@ -73,9 +80,11 @@ class Survey:
         return list(await asyncio.gather(*(self._one(name) for name in names)))
 
     async def some(self, names: list[str]) -> list[Seen]:
-        """What is known of these. Of those that nobody has looked at yet a few are looked at now; the others follow in
-        the background."""
-        await self.fresh([name for name in names if name not in self._seen][:FIRST])
+        """What is known of these. A few are looked at now: those that something was done to, those that nobody has
+        looked at yet, and those that were seen long ago, because no figures are taken. The others follow."""
+        old = time.monotonic() - self.round_seconds(AGAIN_SECONDS)
+        ages = sorted((self._seen[name].until if name in self._seen else UNSEEN, name) for name in names)
+        await self.fresh([name for until, name in ages if until < old][:FIRST])
         return [seen for name in names if (seen := self._seen.get(name)) is not None]
 
     def families(self) -> Iterator[Metric]:
@@ -88,7 +97,7 @@ class Survey:
         """Something was done to it: the next one who asks wants to see that."""
         seen = self._seen.get(name)
         if seen is not None:
-            self._seen[name] = msgspec.structs.replace(seen, until=0.0)
+            self._seen[name] = msgspec.structs.replace(seen, until=FORGOTTEN)
 
     def forget_names(self) -> None:
         self._names.forget()

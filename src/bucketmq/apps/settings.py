@@ -267,10 +267,7 @@ def _table(app: str, file: str | Path | None, kind: type[AppSettings]) -> Mappin
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise Invalid(f"cannot read the settings in {file}: {error}") from None
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # not only TOMLDecodeError: endless numbers, deep nesting
+    except (ValueError, RecursionError) as error:  # the latter of deep nesting; an endless number is a ValueError only
         raise Invalid(f"{file} is not TOML: {error}") from None
     table = found.get(app, {})
     if not isinstance(table, dict):

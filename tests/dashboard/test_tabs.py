@@ -15,6 +15,7 @@ from server.running import sync_on, until
 from bucketmq import aio
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import Bucket
+from bucketmq.dashboard import rules as rules_module
 from bucketmq.dashboard import survey as survey_module
 from bucketmq.dashboard.app import make_app
 from bucketmq.dashboard.site import Site, json_answer
@@ -22,6 +23,7 @@ from bucketmq.dashboard.tab import Tab
 from bucketmq.errors import Invalid
 from bucketmq.server.gate import GateSettings
 from dashboard.opened import ANN, OLA, PEOPLE, VERA, Opened, Person, bury, lines, opened, opened_on
+from dashboard.test_gate import Broken
 
 
 @pytest.fixture
@@ -261,6 +263,22 @@ def test_a_replay_is_counted_before_and_done_after(bucket: Bucket, agent: Opened
         assert ola.status("/api/rules/replay", name="no-such", prefix="") == 404
     bucket.notify(stop_when_empty=True, signals=False)
     assert len(bucket.queue("copies").peek(10)) == 5
+
+
+def test_a_replay_that_fails_after_the_answer_is_told_in_the_log(
+    store: MemoryStore, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket.rules.add("hook", to="queue:copies")
+    bucket.put("a/x", b"1")
+    monkeypatch.setattr(rules_module, "REPLAY_SECONDS", 0.0)
+
+    def told() -> list[str]:
+        return [each.getMessage() for each in caplog.records if "replay_failed" in each.getMessage()]
+
+    with opened(Broken(store, "queues/events/")) as agent, Person(agent.url, ANN) as ann:
+        assert ann.post("/api/rules/replay", name="hook", prefix="a/") == {"goes_on": True}
+        until(lambda: bool(told()))
+    assert "rule=hook" in told()[0] and "503, try again" in told()[0]
 
 
 def test_the_overview_says_what_is_stuck_and_why(store: MemoryStore, bucket: Bucket, agent: Opened) -> None:

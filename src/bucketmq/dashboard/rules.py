@@ -8,6 +8,7 @@ as failures in a row, as many as open it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict, deque
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -24,6 +25,9 @@ from bucketmq.procedures.queues import DELIVERIES, EVENTS
 from bucketmq.procedures.rules.journal import Attempt
 from bucketmq.procedures.rules.replay import Replayed
 from bucketmq.procedures.upkeep.stats import SubscriptionStats
+from bucketmq.server.wire import loggable
+
+log = logging.getLogger("bucketmq")
 
 WINDOW_SECONDS = 3600.0
 """How far back the journal is read when somebody looks for the first time."""
@@ -173,10 +177,21 @@ def routes(site: Site, rulebook: Rulebook) -> APIRouter:
         task.add_done_callback(running.discard)
         await asyncio.wait({task}, timeout=REPLAY_SECONDS)
         if not task.done():
+            task.add_done_callback(lambda done: _tell(given.name, done))
             return json_answer({"goes_on": True})
         return json_answer({"goes_on": False, **msgspec.to_builtins(await site.work(_result(task)))})
 
     return router
+
+
+def _tell(rule: str, replay: asyncio.Future[Replayed]) -> None:
+    """How a replay ended that nobody waits for."""
+    if replay.cancelled():
+        log.warning("action=replay_stopped rule=%s", rule)
+    elif (error := replay.exception()) is not None:
+        log.warning("action=replay_failed rule=%s error=%s", rule, loggable(error))
+    else:
+        log.info("action=replay_done rule=%s %s", rule, replay.result())
 
 
 async def _result(task: asyncio.Future[Replayed]) -> Replayed:

@@ -92,7 +92,7 @@ class ObjectsApi(Opening):
     def get_many(self, keys: Iterable[str]) -> Procedure[list[Read | Failed]]:
         """Many objects at once, in the order of their keys; `Failed` (`not_found`) for one that is not there. One GET
         each."""
-        return (yield from read_many((yield from self.open()), list(_several(keys, "keys"))))
+        return (yield from read_many((yield from self.open()), list(several(keys, "keys"))))
 
     def move_many(self, moves: Mapping[str, str] | Iterable[Move]) -> Procedure[list[Stored | Failed]]:
         """Move many objects and report them together: a mapping of keys to targets, or `Move`s, which have conditions.
@@ -112,7 +112,7 @@ class ObjectsApi(Opening):
         What became of each, in the same order: `Deleted`, which says whether there was one, or `Failed` with the
         reason. One HEAD and one DELETE each; for each 500 objects two PUTs and a DELETE.
         """
-        wanted = [Delete(each) if isinstance(each, str) else _is(Delete, each) for each in _several(keys, "keys")]
+        wanted = [Delete(each) if isinstance(each, str) else _is(Delete, each) for each in several(keys, "keys")]
         return (yield from remove_many((yield from self.open()), wanted))
 
     def copy(self, key: str, target: str, *, if_version: str | None = None, replace: bool = False) -> Procedure[Stored]:
@@ -170,7 +170,7 @@ class ObjectsApi(Opening):
         return (yield from audit(bucket, kept, prefix=prefix, late_seconds=late_seconds, repair=repair))
 
 
-def _several(keys: Iterable[Item], what: str) -> Iterable[Item]:
+def several(keys: Iterable[Item], what: str) -> Iterable[Item]:
     if isinstance(keys, str | bytes):
         raise Invalid(f"{what} are a list, not {keys!r}; write [{keys!r}]")
     return keys

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from bucketmq.api.objects import several
 from bucketmq.api.opening import Opening
 from bucketmq.errors import Invalid
 from bucketmq.procedures.requests import Procedure
@@ -18,6 +19,9 @@ from bucketmq.tables.head import GroupValue, Mark, Shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Item = TypeVar("Item")
 
 
 class TableApi:
@@ -59,7 +63,7 @@ class TableApi:
     ) -> Procedure[Committed]:
         """Delete everything that these groups have (or these rows, where the table has no groups), unless it is newer;
         with `keys`, only these rows of one group."""
-        chosen = None if keys is None else tuple(keys)
+        chosen = _listed(keys, "keys")
         return (yield from self.commit(Delete(groups, newer, chosen)))
 
     def snapshot(self) -> Procedure[Snapshot]:
@@ -80,8 +84,12 @@ class TableApi:
         files are read that can have them.
         """
         wanted = Wanted(
-            columns=None if columns is None else tuple(columns),
-            groups=None if groups is None else tuple(groups),
-            keys=None if keys is None else tuple(keys),
+            columns=_listed(columns, "columns"),
+            groups=_listed(groups, "groups"),
+            keys=_listed(keys, "keys"),
         )
         return (yield from read((yield from self.open()), wanted, at))
+
+
+def _listed(values: Iterable[Item] | None, what: str) -> tuple[Item, ...] | None:
+    return None if values is None else tuple(several(values, what))

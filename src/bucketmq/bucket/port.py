@@ -210,6 +210,8 @@ def check_attributes(attributes: Attributes) -> None:
     if kind and (len(kind) > CONTENT_TYPE_BYTES_MAX or not _VALUE.fullmatch(kind)):
         raise Invalid(f"{kind[:80]!r} is not a content type; use one such as 'text/plain'")
     for name, value in attributes.metadata.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise Invalid(f"metadata is text by name; {name!r:.80} is {value!r:.80}: write numbers as text")
         if not _NAME.fullmatch(name):
             raise Invalid(f"metadata name {name[:80]!r} must be made of a-z, 0-9 and '-', '_', '.'; use another name")
         if value and not _VALUE.fullmatch(value):

@@ -166,7 +166,9 @@ def test_a_commit_that_does_not_fit_fails_alone(blocking: World) -> None:
     opened = bucket.run(table.api.open())
     good = Load(None, [step_of(Upsert(chunks("b")), opened.shape)])
     bad = Load(None, [step_of(Upsert([{"id": 1, "doc": "c", "rev": 1, "text": 7}]), opened.shape)])
-    bucket.run(_Carrying(opened, [bad, good]).carry())
+    odd = Load(None, [step_of(Upsert([{"id": 1, "doc": "d", "rev": 1, "more": {}}]), opened.shape)])
+    bucket.run(_Carrying(opened, [bad, odd, good]).carry())
+    assert isinstance(odd.error, bucketmq.Invalid) and "Parquet" in str(odd.error)
     assert isinstance(bad.error, bucketmq.Invalid) and "column 'text'" in str(bad.error)
     assert good.committed is not None and good.committed.version == 2
     assert set(content(table)) == {"a", "b"}
@@ -196,8 +198,29 @@ def test_rows_come_as_arrow_pandas_or_dicts(blocking: World) -> None:
     table.upsert(pd.DataFrame({"id": ["a"], "kind": pd.Categorical(["x"])}))
     table.upsert(pa.RecordBatch.from_pylist([{"id": "b", "kind": "y"}]))
     table.upsert([{"id": "c", "kind": "z"}])
-    assert table.read().to_pylist() == [{"id": k, "kind": v} for k, v in zip("abc", "xyz", strict=True)]
+    views = pa.table({"id": pa.array(["d"], pa.string_view()), "kind": pa.array(["w"], pa.string_view())})
+    table.upsert(views)
+    assert table.read().to_pylist() == [{"id": k, "kind": v} for k, v in zip("abcd", "xyzw", strict=True)]
     assert table.read(columns=["kind"], keys=["b"]).to_pylist() == [{"kind": "y"}]
+
+
+def test_a_group_can_be_replaced_by_nothing(blocking: World) -> None:
+    table = blocking.connect().table("t", **SHAPE)
+    assert table.replace("a", []).version == 0, "there is no table yet"
+    table.commit(Replace(chunks("a", rev=1), "a"), Replace(chunks("b"), "b"))
+    assert table.replace("a", [], newer=0).stale == ("a",)
+    table.replace("a", pd.DataFrame(columns=["id", "doc", "rev"]), newer=3)
+    assert set(content(table)) == {"b"}
+    assert table.replace("a", chunks("a", rev=2)).stale == ("a",)
+    assert table.upsert([]).version == 2, "nothing to put, nothing done"
+
+
+def test_keys_of_one_group_are_for_tables_with_groups(blocking: World) -> None:
+    table = blocking.connect().table("t", key="id")
+    table.upsert([{"id": "a"}, {"id": "b"}])
+    with pytest.raises(bucketmq.Invalid, match="has no groups"):
+        table.delete("a", keys=["b"])
+    assert table.read().num_rows == 2
 
 
 @pytest.mark.parametrize(
@@ -216,6 +239,16 @@ def test_rows_come_as_arrow_pandas_or_dicts(blocking: World) -> None:
         (lambda table: table.commit(Delete(["a", "b"], keys=[1])), "one group"),
         (lambda table: table.commit(Upsert(chunks("a")), id="no/slash"), "commit id"),
         (lambda table: table.read(columns=["nothing"]), "no column 'nothing'"),
+        (lambda table: table.read(columns="text"), "columns are a list"),
+        (lambda table: table.read(groups="a"), "groups are a list"),
+        (lambda table: table.read(keys=["\ud800", None]), "text or a whole number"),
+        (lambda table: table.read(groups=["\ud800"]), "not values of a column of type string"),
+        (lambda table: table.delete("\ud800"), "not values of a column of type string"),
+        (lambda table: table.delete("a", keys="01"), "keys are a list"),
+        (lambda table: table.delete("a", keys=[[0]]), "text or a whole number"),
+        (lambda table: table.commit("a"), "a change is an Upsert, Replace or Delete"),
+        (lambda table: table.commit(Replace([])), "name the group that is to have none"),
+        (lambda table: table.upsert([{"id": 1, "doc": "a", "rev": 1, "more": {}}]), "which Parquet cannot hold"),
     ],
 )
 def test_bad_input_is_refused_and_changes_nothing(blocking: World, act: Any, says: str) -> None:

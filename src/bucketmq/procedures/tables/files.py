@@ -166,7 +166,7 @@ def values_of(values: Iterable[GroupValue], kind: pa.DataType) -> pa.Array:
     values = list(values)
     try:
         return pa.array(values, kind)
-    except (pa.ArrowException, TypeError, OverflowError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"{values[:3]!r} are not values of a column of type {kind}: {error}") from error
 
 
@@ -260,10 +260,23 @@ def unified(schema: pa.Schema | None, rows: pa.Table) -> pa.Schema:
     for field in rows.schema:
         have = known.get(field.name)
         if have is None or pa.types.is_null(have):
+            _check_storable(field)
             known[field.name] = field.type
         elif not _fits(field.type, have):
             raise Invalid(f"column {field.name!r} of the rows is {field.type}, but in the table it is {have}")
     return pa.schema(list(known.items()))
+
+
+def _check_storable(field: pa.Field) -> None:
+    """Raise `Invalid` unless Parquet has such a column: nobody who rides along must fail of it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        none = pa.schema([field]).empty_table()
+        pq.write_table(none.take(pa.array([], pa.int64())), io.BytesIO())
+    except pa.ArrowException as error:
+        raise Invalid(f"column {field.name!r} is {field.type}, which Parquet cannot hold: {error}") from error
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -100,9 +100,11 @@ def chosen(head: Head, wanted: Wanted) -> list[Shard]:
     groups = wanted.groups if head.shape.group is not None else wanted.keys
     if head.shape.group is None and wanted.groups is not None:
         raise Invalid("this table has no groups; ask for rows by their keys")
+    for each in (*(wanted.groups or ()), *(wanted.keys or ())):
+        check_group(each)
     if groups is None:
         return list(head.shards)
-    return [head.shards[place] for place in sorted({head.place_of(slot_of(check_group(each))) for each in groups})]
+    return [head.shards[place] for place in sorted({head.place_of(slot_of(each)) for each in groups})]
 
 
 def _needed(schema: pa.Schema, shape: Shape, wanted: Wanted) -> list[str] | None:

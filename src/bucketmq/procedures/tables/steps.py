@@ -35,6 +35,8 @@ def step_of(change: Change, shape: Shape) -> Step:
     match change:
         case Upsert(rows=rows):
             table = table_of(rows, shape)
+            if table is None:
+                return Step({})
             return Step(states_of(table, shape), last_of_each(table, shape), whole=shape.group is None)
         case Replace(rows=rows, group=group, newer=newer):
             return _replacement(table_of(rows, shape), group, newer, shape)
@@ -44,14 +46,22 @@ def step_of(change: Change, shape: Shape) -> Step:
             if keys is not None and (len(groups) != 1 or isinstance(keys, str)):
                 raise Invalid("keys is a list of keys of one group; delete those of several groups by several changes")
             states = dict.fromkeys((check_group(each) for each in groups), state_of(newer, shape))
-            if keys is None or shape.group is None:
+            if keys is None:
                 return Step(states)
-            return Step(states, whole=False, keys=frozenset(keys))
+            if shape.group is None:
+                raise Invalid("this table has no groups; delete takes the keys of its rows, without keys=")
+            return Step(states, whole=False, keys=frozenset(check_group(each) for each in keys))
+        case _:
+            raise Invalid(f"a change is an Upsert, Replace or Delete of bucketmq.tables, not {change!r:.80}")
 
 
-def _replacement(table: pa.Table, group: GroupValue | None, newer: int | datetime | None, shape: Shape) -> Step:
+def _replacement(table: pa.Table | None, group: GroupValue | None, newer: int | datetime | None, shape: Shape) -> Step:
     if group is None:
+        if table is None:
+            raise Invalid("there are no rows to tell whose place they take; name the group that is to have none")
         return Step(states_of(table, shape), last_of_each(table, shape))
+    if table is None:
+        return Step({check_group(group): state_of(newer, shape)})
     states = states_of(table, shape)
     others = [each for each in states if each != group]
     if others:
@@ -81,16 +91,25 @@ def latest(table: pa.Table, shape: Shape, deleted: str | None) -> Step:
     return Step(states, last.filter(pc.invert(gone.take(pa.array(sorted(places.values()), pa.int64())))))
 
 
-def table_of(rows: Rows, shape: Shape) -> pa.Table:
-    """Rows as an Arrow table that has the columns of the shape, or `Invalid`."""
+def table_of(rows: Rows, shape: Shape) -> pa.Table | None:
+    """Rows as an Arrow table that has the columns of the shape, or `Invalid`; None for no rows without such columns."""
     table = _arrow(rows)
-    for name in dict.fromkeys(each for each in (shape.key, shape.group, shape.newer_by) if each is not None):
+    names = dict.fromkeys(each for each in (shape.key, shape.group, shape.newer_by) if each is not None)
+    if not table.num_rows and not all(_is_typed(table, name) for name in names):
+        return None
+    for name in names:
         if name not in table.column_names:
             raise Invalid(f"the rows have no column {name!r}, which the table needs; there are {table.column_names}")
         if table.column(name).null_count:
             raise Invalid(f"column {name!r} is null in some row; every row needs a value there")
         check_type(name, table.column(name).type, may_be_time=name == shape.newer_by)
     return table
+
+
+def _is_typed(table: pa.Table, name: str) -> bool:
+    from pyarrow import types
+
+    return name in table.column_names and not types.is_null(table.column(name).type)
 
 
 def check_group(value: object) -> GroupValue:
@@ -188,7 +207,11 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column without an encoding of its own, which would differ from batch to batch."""
     import pyarrow as pa
 
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+        return column.cast(pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary())
+    return column
 
 
 def check_type(name: str, kind: pa.DataType, *, may_be_time: bool) -> None:

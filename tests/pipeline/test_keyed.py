@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 import bucketmq
+from bucketmq.outcomes import Done
 from bucketmq.pipeline import FromQueue, Misshapen, Pipeline, ToQueue, stage
 from bucketmq.pipeline.chain import Chain
 from bucketmq.pipeline.columns import arrow_schema
@@ -145,6 +146,25 @@ def test_a_key_that_nobody_came_for_times_out_once_and_begins_anew(bucket: Any, 
     told = sums(bucket)
     assert [each for each in told if not each[2]] == [("a", 1, False), ("b", 2, False), ("a", 4, False)]
     assert sorted(each for each in told if each[2]) == [("a", 1, True), ("b", 2, True)]
+
+
+def test_a_timeout_that_fails_is_no_fault_of_the_messages_that_come(bucket: Any) -> None:
+    def broken(key: str, rows: Any, state: dict[str, Any] | None) -> Any:
+        if not rows.num_rows:
+            raise ValueError(f"no farewell for {key}")
+        return {"user": [key], "sum": [1], "last": [False]}, {"sum": 1, "count": 1}
+
+    kept = Keyed("user", "sum bigint, count bigint", timeout_seconds=0.001)
+    stages = (msgspec.structs.replace(TOTAL, function=broken, keyed=kept),)
+    pipeline = Pipeline(name="totals", source=TOTALS.source, stages=stages, target=TOTALS.target)
+    queue = bucket.queue("spent")
+    handle = pipeline.watcher(bucket)
+    for user in "abcd":
+        queue.send({"user": user, "amount": 1})
+        (delivery,) = queue.receive(1)
+        assert isinstance(handle(delivery), Done)
+        delivery.ack()
+    assert [user for user, _, _ in sums(bucket)] == ["a", "b", "c", "d"]
 
 
 class Window(msgspec.Struct):

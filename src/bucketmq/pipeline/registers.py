@@ -83,6 +83,15 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     format: int = FORMAT
 
 
+class TimeoutFailed(Exception):
+    """What a stage raised when a key timed out. It is called again after `AGAIN_SECONDS`."""
+
+    def __init__(self, key: str, error: Exception) -> None:
+        super().__init__(key, error)
+        self.key = key
+        self.error = error
+
+
 class Registers:
     """The registers of one stage of a pipeline, in its bucket. One GET and one PUT for each message and key.
 
@@ -102,6 +111,10 @@ class Registers:
         """When each register that is known here times out; an entry of `_waiting` that says otherwise is outdated."""
         self._lock = threading.Lock()
         self._looked = False
+
+    @property
+    def stage(self) -> str:
+        return self._stage.name
 
     def apply(self, message: str, key: str, value: Any, batch: pa.RecordBatch) -> Procedure[pa.RecordBatch]:
         """What comes of a message's rows for a key; the same again if the message was applied before."""
@@ -123,7 +136,8 @@ class Registers:
 
     def next_expired(self) -> Procedure[tuple[str, pa.RecordBatch] | None]:
         """What comes of a key that timed out, and the name of its register: to be written, then `forget_expired`; or
-        `put_back`. None if there is no more."""
+        `put_back`. None if there is no more; `TimeoutFailed` if the stage raises; call again for others.
+        """
         if self._timeout_seconds is None:
             return None
         if not self._looked:
@@ -142,7 +156,10 @@ class Registers:
             if before.expired is not None or before.kept is None or before.due is None or before.due > now:
                 return before
             key = self._keyed.value(before.key, self._stage.takes)
-            came, kept = self._stage.step(key, empty(self._stage.takes), before.kept)
+            try:
+                came, kept = self._stage.step(key, empty(self._stage.takes), before.kept)
+            except Exception as error:
+                raise TimeoutFailed(before.key, error) from error
             at = None if kept is None or self._timeout_seconds is None else now + self._timeout_seconds
             rows = packed(came) if came.num_rows else None
             return replace(before, version=before.version + 1, kept=kept, due=at, expired=rows)

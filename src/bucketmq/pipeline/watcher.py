@@ -19,14 +19,14 @@ from bucketmq.errors import BucketMQError
 from bucketmq.log import segment
 from bucketmq.log.bodies import encode_body
 from bucketmq.outcomes import Bury, Done, Retry
-from bucketmq.pipeline.chain import Chain
+from bucketmq.pipeline.chain import RAISED, Chain, error_text
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import with_own_body
 from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ToQueue, ddl_of, is_following
 from bucketmq.pipeline.intake import Bucket, intake_of
 from bucketmq.pipeline.lineage import is_current
 from bucketmq.pipeline.objects import check_keys
-from bucketmq.pipeline.registers import Memory, Registers
+from bucketmq.pipeline.registers import Memory, Registers, TimeoutFailed
 from bucketmq.pipeline.resources import of_process
 from bucketmq.pipeline.shape import CheckKeys, column_of
 from bucketmq.pipeline.states import State
@@ -111,7 +111,16 @@ class _Keeping:
         registers = self._registers
         if registers is None:
             return
-        while (found := self._here.run(registers.next_expired())) is not None:
+        while True:
+            try:
+                found = self._here.run(registers.next_expired())
+            except TimeoutFailed as failed:  # no fault of the message that is handled
+                if isinstance(failed.error, RAISED):
+                    raise failed.error from None
+                log.error("action=timeout_failed key=%s %s", failed.key, error_text(registers.stage, failed.error))
+                continue
+            if found is None:
+                return
             name, batch = found
             ran = self._rest.run(batch)
             lost = [*ran.failed, *(each.failed("comes back") for each in ran.put_off)]

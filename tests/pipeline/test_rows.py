@@ -78,6 +78,9 @@ def test_a_stage_reshapes_or_adds(made: dict[str, str]) -> None:
         (Outcomes(rows={"m": [1, 2, 3]}, failed={4: "x"}), "speaks of row 4, but it was given 4"),
         (Outcomes(rows={"m": [1, 2, 3]}, failed={1: "x"}, later={1: Later()}), "row 1 among those that failed and"),
         (Outcomes(rows={"m": [1, 2, 3, 4]}, of=[0, 1, 2, 3]), "of=, which goes with gives="),
+        (Outcomes(rows={"m": [1, 2, 3]}, failed=[0]), "failed= and later= are dicts"),  # type: ignore[arg-type]
+        (Outcomes(rows={"m": [1, 2, 3]}, failed={0: None}), "failed= has None for row 0"),  # type: ignore[dict-item]
+        (Outcomes(rows={"m": [1, 2, 3]}, later={0: 30}), "later= has 30 for row 0"),  # type: ignore[dict-item]
     ],
 )
 def test_a_stage_that_speaks_of_rows_that_there_are_not_is_wrong(returned: Any, complaint: str) -> None:

@@ -143,6 +143,18 @@ def test_a_row_with_a_number_that_json_has_not_is_a_dead_letter_that_names_the_c
     assert sum("at.x is nan" in each for each in home.reasons()) == 1
 
 
+def test_metadata_that_a_row_has_no_more_goes_and_the_same_row_again_writes_nothing(home: Home) -> None:
+    target = ToObjects(template="out/{id}", body="id", metadata=("page", "size"), if_exists="replace")
+    versions = []
+    for page in ("7", None, None):
+        home.posts.send({"id": "a", "page": page, "size": 1})
+        home.run(target, source="id string, page string, size int")
+        found = home.bucket.get("out/a")
+        assert found.metadata.get("page") == page
+        versions.append(found.version)
+    assert versions[0] != versions[1] == versions[2]
+
+
 def test_content_type_metadata_and_tags_come_from_columns(home: Home) -> None:
     source = "id string, kind string, about map<string,string>, size int, hot boolean, page string"
     row = {"id": "a", "kind": "image/webp", "about": {"Owner": "rosa"}, "size": 7, "hot": True, "page": None}

@@ -17,7 +17,7 @@ from bucketmq.pipeline.things import SOURCE_KEY, SOURCE_ORDER, Origin, Thing, at
 from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.batches import Failed, apart
 from bucketmq.procedures.objects.keys import check_object_key, full_key
-from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
+from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause, without_stamps
 from bucketmq.procedures.objects.put import Put, put_many
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
@@ -123,7 +123,7 @@ def _decide(target: ToObjects, found: Found | Missing, wanted: Attributes, origi
     if isinstance(found, Missing):
         return None
     there = found.attributes.metadata
-    if found.attributes.content_type == wanted.content_type and wanted.metadata.items() <= there.items():
+    if found.attributes.content_type == wanted.content_type and wanted.metadata == without_stamps(there):
         return "same"
     if origin is not None and there.get(SOURCE_KEY) == origin.mark:
         order = there.get(SOURCE_ORDER, "")

@@ -55,6 +55,8 @@ def resources_of(stage: str, uses: Uses, function: Callable[..., Any], *, rows: 
                 f"stage {stage!r} uses {_called(uses)}, but its function takes the rows alone: add a parameter"
             )
         uses = {names[rows]: uses}
+    if not isinstance(uses, Mapping):
+        raise Invalid(f"stage {stage!r} uses {uses!r:.80}; name a class or function that makes it, or a dict of them")
     for name, make in uses.items():
         if not callable(make):
             raise Invalid(

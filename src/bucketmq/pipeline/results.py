@@ -62,7 +62,13 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def check_told(told: Outcomes, count: int, what: str) -> None:
-    """`Misshapen` if a stage speaks of rows that it was not given, or says two things of one."""
+    """`Misshapen` if a stage speaks of rows that it was not given, or says two things of one, or nothing."""
+    if not isinstance(told.failed, Mapping) or not isinstance(told.later, Mapping):
+        raise Misshapen(f"{what}: failed= and later= are dicts, with what is said of each row")
+    for name, kind, said in (("failed", str, told.failed), ("later", Later, told.later)):
+        for row, value in said.items():
+            if not isinstance(value, kind):
+                raise Misshapen(f"{what}: {name}= has {value!r:.80} for row {row}; say it as {kind.__name__}")
     for row in (*told.failed, *told.later, *(told.of or ())):
         if not 0 <= row < count:
             raise Misshapen(f"{what} speaks of row {row}, but it was given {count}: rows are counted from 0")

@@ -112,7 +112,11 @@ def test_a_handler_that_raises_is_given_all_of_them_again_each_with_its_attempt(
     assert reasons == {"Traceback"}
 
 
-@pytest.mark.parametrize("returned", [[None], [None] * 4, "done", {"in/0": None}, Retry()], ids=repr)
+@pytest.mark.parametrize(
+    "returned",
+    [[None], [None] * 4, "done", {"in/0": None}, Retry(), [Failed("in/0", "unavailable", "?")] * 3],
+    ids=repr,
+)
 def test_an_answer_that_does_not_fit_is_a_retry_for_all_that_says_what_fits(memory: World, returned: Any) -> None:
     bucket = memory.connect()
 

@@ -190,10 +190,18 @@ def _answers(returned: object, count: int) -> Sequence[object]:
     """For each change of a batch what becomes of it, as its handler says: nothing for all of them, or a list."""
     if returned is None:
         return [None] * count
-    if isinstance(returned, list | tuple) and len(returned) == count:
-        return returned
-    what = f"{len(returned)} outcomes" if isinstance(returned, list | tuple) else repr(returned)[:200]
+    what = repr(returned)[:200]
+    if isinstance(returned, list | tuple):
+        odd = [each for each in returned if each is not None and not _is_outcome(each)]
+        if len(returned) == count and not odd:
+            return returned
+        what = f"{odd[0]!r:.200} among them" if odd else f"{len(returned)} outcomes"
     raise Invalid(
         f"the handler was given {count} changes and returned {what}; return nothing if all are done, or a list with "
         "Done(), Retry(...), Bury(...), Release() or None for each, in their order"
     )
+
+
+def _is_outcome(answer: object) -> bool:
+    kind = answer if isinstance(answer, type) else type(answer)
+    return issubclass(kind, outcomes.Outcome)

@@ -165,6 +165,7 @@ def test_without_spark_the_same_comes_of_the_same(inbox: Inbox, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        ({"queue": "x", "keys": "a/{id}"}, "keys are a tuple"),
         ({"queue": "x", "keys": ()}, "1 to 1000 different keys"),
         ({"queue": "x", "keys": ("a/{id}", "b/{name}")}, "same placeholders"),
         ({"queue": "x", "keys": ("a",), "deadline_seconds": 0}, "deadline_seconds"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from bucketmq.errors import Invalid
 from bucketmq.procedures.queues import check_queue_name
 from bucketmq.procedures.rules.fan_in import Complete, Gather
 
@@ -54,6 +55,9 @@ class FromSets(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_queue_name(self.queue)
+        keys: object = self.keys
+        if isinstance(keys, str):
+            raise Invalid(f"keys are a tuple of key templates, not {keys!r}; write ({keys!r},)")
         Gather(self.keys, self.deadline_seconds)
 
     @property

@@ -6,6 +6,7 @@ import threading
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -28,6 +29,11 @@ def spent(bucket: Any, act: Any) -> tuple[int, int, int, int]:
     act()
     after = count(bucket.requests)
     return tuple(b - a for a, b in zip(before, after, strict=True))  # type: ignore[return-value]
+
+
+def other(table: Any) -> Any:
+    """A snapshot, as if it were another table's."""
+    return msgspec.structs.replace(table.snapshot(), table="other")
 
 
 def test_a_group_is_replaced_as_a_whole_and_others_stay(world: World) -> None:
@@ -61,6 +67,16 @@ def test_a_group_that_is_deleted_again_at_a_newer_state_stays_deleted_up_to_that
     table.delete("a", newer=2)
     table.delete("a", newer=5)
     assert table.replace("a", chunks("a", rev=4)).stale == ("a",)
+
+
+def test_rows_deleted_at_a_newer_state_do_not_return_while_the_rest_of_their_group_stays(world: World) -> None:
+    table = world.connect().table("t", **SHAPE)
+    table.replace("a", chunks("a", 2, rev=1))
+    table.delete("a", keys=[1], newer=5)
+    assert table.upsert(chunks("a", 2, rev=3)).stale == ("a",)
+    assert content(table) == {"a": texts("a", 1, 1)}
+    assert table.replace("a", chunks("a", 2, rev=5)).stale == ()
+    assert content(table) == {"a": texts("a", 2, 5)}
 
 
 def test_of_a_commit_only_what_is_older_is_left_out(world: World) -> None:
@@ -239,6 +255,7 @@ def test_keys_of_one_group_are_for_tables_with_groups(blocking: World) -> None:
         (lambda table: table.commit(Delete(["a", "b"], keys=[1])), "one group"),
         (lambda table: table.commit(Upsert(chunks("a")), id="no/slash"), "commit id"),
         (lambda table: table.read(columns=["nothing"]), "no column 'nothing'"),
+        (lambda table: table.read(at=other(table)), "a snapshot of table 'other'"),
         (lambda table: table.read(columns="text"), "columns are a list"),
         (lambda table: table.read(groups="a"), "groups are a list"),
         (lambda table: table.read(keys=["\ud800", None]), "text or a whole number"),

@@ -31,7 +31,7 @@ OWN = b"bucketmq"
 
 
 class Gone(msgspec.Struct, frozen=True, array_like=True):
-    """A group that was deleted: at which state, and when."""
+    """A group of which something was deleted, so that no row tells its state: which it is, and since when."""
 
     state: int
     at: float
@@ -116,12 +116,12 @@ def apply(contents: Contents, step: Step, work: Work) -> tuple[Contents, frozens
     parts = [rows.filter(pc.invert(touched)), theirs.filter(pa.array(keep, pa.bool_()))]
     if put is not None:
         parts.append(put)
-    there = {group for part in parts[1:] for group in part.column(shape.by).unique().to_pylist()}
+    there = _states_of_rows(parts[1:], shape)
     gone = dict(contents.gone)
     for group in step.groups.keys() - stale:
         gone.pop(str(group), None)
         state = max((each for each in (step.groups[group], states.get(group)) if each is not None), default=None)
-        if shape.newer_by is not None and state is not None and group not in there:
+        if state is not None and state > there.get(group, state - 1):  # no row is left that tells it
             gone[str(group)] = Gone(state, work.now)
     return Contents(pa.concat_tables(parts), gone), stale
 
@@ -135,9 +135,18 @@ def _states(rows: pa.Table, gone: dict[str, Gone], step: Step, shape: Shape) -> 
     if shape.newer_by is None:
         return {}
     found = {group: gone[str(group)].state for group in step.groups if str(group) in gone}
-    states = zip(rows.column(shape.by).to_pylist(), numbers_of(rows.column(shape.newer_by)), strict=True)
-    for group, state in states:
+    for group, state in _states_of_rows([rows], shape).items():
         found[group] = max(state, found.get(group, state))
+    return found
+
+
+def _states_of_rows(parts: Iterable[pa.Table], shape: Shape) -> dict[GroupValue, int]:
+    """The highest state among the rows of each group."""
+    found: dict[GroupValue, int] = {}
+    for rows in parts if shape.newer_by is not None else ():
+        states = zip(rows.column(shape.by).to_pylist(), numbers_of(rows.column(shape.newer_by)), strict=True)
+        for group, state in states:
+            found[group] = max(state, found.get(group, state))
     return found
 
 

@@ -58,6 +58,8 @@ def read(table: OpenTable, wanted: Wanted, at: Snapshot | None = None) -> Proced
 
     One GET for the head, and one for each shard that can have such rows.
     """
+    if at is not None and at.table != table.name:
+        raise Invalid(f"this is a snapshot of table {at.table!r}, not of {table.name!r}; read it there")
     here = at or (yield from snapshot(table))
     while True:
         found = yield from _read(table, here.head, wanted)

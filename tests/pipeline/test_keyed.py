@@ -18,6 +18,7 @@ from bucketmq.pipeline import FromQueue, Misshapen, Pipeline, ToQueue, stage
 from bucketmq.pipeline.chain import Chain
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.keyed import Keyed
+from bucketmq.pipeline.registers import groups_of
 from bucketmq.procedures.requests import Create, Procedure, Replace
 
 SPENT = "user string, amount bigint"
@@ -165,6 +166,17 @@ def test_a_timeout_that_fails_is_no_fault_of_the_messages_that_come(bucket: Any)
         assert isinstance(handle(delivery), Done)
         delivery.ack()
     assert [user for user, _, _ in sums(bucket)] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("string", "é"), ("binary", b"\xff\x00"), ("double", 1.5), ("boolean", True)]
+)
+def test_a_key_is_the_same_value_when_it_times_out(kind: str, value: Any) -> None:
+    keeps = stage(takes=f"k {kind}", gives="n int", key="k", state="n int", name="keeps")(total)
+    batch = pa.RecordBatch.from_pylist([{"k": value}], schema=arrow_schema(f"k {kind}"))
+    ((text, given, _),) = groups_of(keeps, batch)
+    assert keeps.keyed is not None
+    assert keeps.keyed.value(text, keeps.takes) == given == value
 
 
 class Window(msgspec.Struct):

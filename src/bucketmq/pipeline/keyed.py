@@ -39,7 +39,10 @@ class Keyed(msgspec.Struct, frozen=True):
         """A key as the function is given it, from its JSON."""
         import pyarrow as pa
 
-        return pa.array([msgspec.json.decode(name)]).cast(arrow_schema(takes).field(self.key).type).to_pylist()[0]
+        kind = arrow_schema(takes).field(self.key).type
+        if pa.types.is_binary(kind):
+            return msgspec.json.decode(name, type=bytes | None)
+        return pa.array([msgspec.json.decode(name)]).cast(kind).to_pylist()[0]
 
     def loaded(self, kept: bytes | None) -> Any:
         """What the function is given."""

@@ -10,7 +10,7 @@ from bucketmq.testing.simulation.bus.swarm import Totals
 from bucketmq.testing.simulation.faults import KINDS, NONE, only
 
 SEEDS = 5_000
-PARTS = 10
+PARTS = 4
 THE_FIRST_AND_LATER = [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))]
 """`make test` runs the first part, `make test-long` the others, `make sim-deep` far more."""
 

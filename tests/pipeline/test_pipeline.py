@@ -19,6 +19,8 @@ from spark.conftest import Inbox
 
 import bucketmq.pipeline
 import bucketmq.spark
+from bucketmq.bucket.urls import open_store
+from bucketmq.log.layout import join
 from bucketmq.pipeline import FromEvents, FromQueue, FromTable, Pipeline, ToObjects, ToQueue, ToTable
 from bucketmq.pipeline.chain import Failed
 from bucketmq.pipeline.columns import arrow_schema
@@ -86,8 +88,11 @@ def run_again(inbox: Inbox, pipeline: Pipeline, batch: int = 0) -> None:
     """What Spark does after a driver was killed behind its target's commit and before its own: the batch once more."""
     for name in (f"{batch}", f".{batch}.crc"):
         (inbox.folder / "cp/commits" / name).unlink(missing_ok=True)
-    for reader in inbox.file("queues").glob(f"*/readers/{pipeline.name}.json"):
-        reader.unlink()  # the queue is told after Spark's commit: without it a first batch begins where it began
+    if not isinstance(pipeline.source, FromTable):
+        # The queue is told after Spark's commit: without its register a first batch begins where it began.
+        store, prefix = open_store(inbox.url)
+        store.delete(join(prefix, f"queues/{pipeline.source.log}/readers/{pipeline.name}.json"))
+        store.close()
     query = run(inbox, pipeline)
     again = [each for each in query.recentProgress if each.batchId == batch]
     assert again and again[0].numInputRows > 0  # the rows of that batch, not none

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -234,7 +232,7 @@ def _run_part(context: typer.Context, app: App, asked: Asked) -> None:
 
     def ready(address: str) -> None:
         if wants_json(context, False):
-            sys.stdout.write(json.dumps({"part": part, "url": address}) + "\n")
+            emit({"part": part, "url": address})
             flush()
         else:
             say(f"{part} is ready{f' at {address}' if address else ''}; stop it with Ctrl-C")

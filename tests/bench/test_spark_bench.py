@@ -10,8 +10,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from spark.conftest import java_here, spark
+
 from bench.results import OURS
 from bench.spark.command import run
+
+__all__ = ["java_here", "spark"]
 
 
 @pytest.mark.long

@@ -198,7 +198,7 @@ def test_a_running_query_sees_what_comes(inbox: Inbox) -> None:
 DRIVER = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})
-from tests.spark.conftest import Inbox, session
+from spark.conftest import Inbox, session
 from pathlib import Path
 from bucketmq.spark.write.sink import StreamWriter
 from bucketmq.spark.source import BucketMQSource

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.usefixtures("java_here"),
 ]
 
-DRIVER = Path(__file__).parent / "drivers" / "copying.py"
+DRIVER = Path(__file__).parents[1] / "drivers" / "copying.py"
 
 ROWS = 6000
 

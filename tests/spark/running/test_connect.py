@@ -13,7 +13,7 @@ pytest.importorskip("grpc", reason="Spark Connect's client is not installed: pip
 from spark.clusters import PYTHON, run_driver
 from spark.conftest import Inbox
 
-DRIVER = Path(__file__).parent / "drivers" / "connecting.py"
+DRIVER = Path(__file__).parents[1] / "drivers" / "connecting.py"
 
 
 @pytest.mark.long

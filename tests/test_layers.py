@@ -38,7 +38,7 @@ SPARK_ROOMS = ("setup", "read", "write", "source", "running", "history", "upkeep
 """The rooms of `spark/`, from the lowest to the highest. A room may use those before it."""
 
 SPARK = {"spark", "spark.*"} | {f"spark.{room}" for room in SPARK_ROOMS}
-APPS = FACADES | PIPELINE | SPARK | {"server", "dashboard", "apps", "chores", "crew"}
+APPS = FACADES | PIPELINE | SPARK | {"metrics", "server", "dashboard", "apps", "chores", "crew", "models"}
 
 VERBS = {f"cli.{name}" for name in ("agent", "exits", "group", "options", "output", "screen", "serve", "tokens")}
 """What verbs of applications may use of the command line."""
@@ -68,8 +68,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "facade": BELOW_FACADES | {"bucket.port"},
     "client": BELOW_FACADES | {"facade", "notify.lazy"},
     "aio": BELOW_FACADES | {"facade", "notify.lazy"},
-    "server": FACADES | {"server"},
-    "dashboard": FACADES | {"server", "dashboard", "pricing"},
+    "metrics": FACADES | {"metrics"},
+    "server": FACADES | {"metrics", "server"},
+    "dashboard": FACADES | {"metrics", "server", "dashboard", "pricing"},
     "pipeline": PIPELINE,
     "spark.*": SPARK,  # bucketmq/spark/__init__.py: the public names
     "spark": BELOW_SPARK,
@@ -77,6 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         f"spark.{room}": BELOW_SPARK | {f"spark.{lower}" for lower in SPARK_ROOMS[: place + 1]}
         for place, room in enumerate(SPARK_ROOMS)
     },
+    "models": {"errors", "notify", "procedures.requests", "models"},
     "chores": APPS - {"apps", "dashboard"},
     "apps": APPS | VERBS,
     "crew": set(),

@@ -39,8 +39,8 @@ def strung(length: int, count: int) -> list[str]:
 def judged_both_ways(go: Callable[[], Any], length: int, count: int) -> tuple[float, float]:
     """CPU milliseconds a text: by the classifier, and by an encoder that sees every window and span."""
     from bucketmq.apps.moderation.classify.embedded import EmbeddedClassifier
-    from bucketmq.apps.moderation.classify.encoder import Encoder, find
     from bucketmq.apps.moderation.classify.pieces import spans
+    from bucketmq.models.minilm import Encoder, find
 
     classifier = EmbeddedClassifier(stages="sentences")
     folder = find()

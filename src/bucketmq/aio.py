@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.dead_letters import DeadApi
@@ -27,7 +27,7 @@ from bucketmq.api.tables import TableApi
 from bucketmq.binding import awaiting, looking_like, plain
 from bucketmq.bucket.urls import open_store, without_secrets
 from bucketmq.changes import AsyncChange, Change
-from bucketmq.deliveries import Batch, DeliveryApi, DeliveryData, deliveries_of, settle_now
+from bucketmq.deliveries import Batch, DeliveryApi, DeliveryData, HasModel, deliveries_of, settle_now
 from bucketmq.engines.asynchronous import Asynchronous
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
@@ -84,15 +84,10 @@ class Delivery(DeliveryData):
     extend = awaiting(DeliveryApi.extend)
 
 
-class DeliveryOf(Delivery, Generic[Body]):
+class DeliveryOf(HasModel[Body], Delivery):
     """A delivery whose body is a model: what `receive(body=Model)` gives."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        @property
-        def body(self) -> Body: ...
 
 
 class Deliveries(AsyncIterator[Delivery]):
@@ -241,6 +236,8 @@ class Table(TableFacade):
     delete = awaiting(TableApi.delete)
     snapshot = awaiting(TableApi.snapshot)
     read = awaiting(TableApi.read)
+    drop = awaiting(TableApi.drop)
+    read_files = awaiting(TableApi.read_files)
 
 
 class Bucket(BucketFacade):
@@ -272,6 +269,7 @@ class Bucket(BucketFacade):
     existing_queue = plain(BucketApi.existing_queue, Queue)
     queues = awaiting(BucketApi.queues)
     table = plain(BucketApi.table, Table)
+    tables = awaiting(BucketApi.tables)
 
     put = awaiting(BucketApi.put)
     put_many = awaiting(BucketApi.put_many)

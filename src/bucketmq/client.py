@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.dead_letters import DeadApi
@@ -24,7 +24,7 @@ from bucketmq.api.tables import TableApi
 from bucketmq.binding import blocking, plain
 from bucketmq.bucket.urls import open_store, without_secrets
 from bucketmq.changes import AsyncChange, Change
-from bucketmq.deliveries import Batch, DeliveryApi, DeliveryData, Settling, deliveries_of
+from bucketmq.deliveries import Batch, DeliveryApi, DeliveryData, HasModel, Settling, deliveries_of
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
 from bucketmq.engines.signals import StopOnSignal
@@ -59,15 +59,10 @@ class Delivery(Settling):
     extend = blocking(DeliveryApi.extend)
 
 
-class DeliveryOf(Delivery, Generic[Body]):
+class DeliveryOf(HasModel[Body], Delivery):
     """A delivery whose body is a model: what `receive(body=Model)` gives."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        @property
-        def body(self) -> Body: ...
 
 
 class Subscription(SubscriptionFacade):
@@ -198,6 +193,8 @@ class Table(TableFacade):
     delete = blocking(TableApi.delete)
     snapshot = blocking(TableApi.snapshot)
     read = blocking(TableApi.read)
+    drop = blocking(TableApi.drop)
+    read_files = blocking(TableApi.read_files)
 
 
 class Bucket(BucketFacade):
@@ -231,6 +228,7 @@ class Bucket(BucketFacade):
     existing_queue = plain(BucketApi.existing_queue, Queue)
     queues = blocking(BucketApi.queues)
     table = plain(BucketApi.table, Table)
+    tables = blocking(BucketApi.tables)
 
     put = blocking(BucketApi.put)
     put_many = blocking(BucketApi.put_many)

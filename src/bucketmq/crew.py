@@ -1,16 +1,21 @@
-"""Processes that belong together: started, killed, frozen, started again, ended. Only processes started here are
-signalled."""
+"""Processes that belong together: started, killed, frozen, started again, ended; and what a demo plays them in. Only
+processes started here are signalled."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Self
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
@@ -161,3 +166,41 @@ class Crew:
         by = time.monotonic() + END_SECONDS
         for each in self.members.values():
             each.end(by)
+
+
+class Scene:
+    """The folder of one run of a demo. It goes with the run unless the run failed: `good` was never set.
+
+    While it lasts, SIGTERM unwinds the stack like Ctrl-C, so that every process is ended. What handled it before is put
+    back at the end.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=f"bucketmq-{name}-"))
+        self.url = f"file://{self.folder}/bucket"
+        self.good = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, _leave)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+        interrupted = kind is not None and issubclass(kind, (KeyboardInterrupt, SystemExit))
+        if self.good or interrupted:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _leave(*_: Any) -> None:
+    sys.exit(128 + signal.SIGTERM)
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody had a moment ago."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

@@ -25,6 +25,8 @@ from bucketmq.queue.settings import LEASE_SECONDS_MAX
 from bucketmq.typed import fitted
 from bucketmq.values import Value
 
+Body = TypeVar("Body")
+
 
 class HasMessage(Value):
     """What is known of anything that has a message."""
@@ -97,18 +99,8 @@ class DeliveryData(HasMessage):
     def body(self) -> Any:
         """The body as it was sent: a JSON value, text or bytes. Or the model that was asked for; `Unfit` if it does not
         fit, and the delivery can still be settled."""
-        lot = self._lot
-        if lot.model is None:
-            return self.plain_body
-        if self.offset not in lot.fitted:
-            lot.fitted[self.offset] = self._fitted(lot.model)
-        return lot.fitted[self.offset]
-
-    def _fitted(self, model: type) -> Any:
-        try:
-            return fitted(self.plain_body, model)
-        except Unfit as error:
-            raise Unfit(f"the body of message {self.id} {error}; bury it, or change the model", error.path) from None
+        body = self.message.body
+        return body if body is not UNSET else self.plain_body
 
     @property
     def plain_body(self) -> Any:
@@ -134,7 +126,7 @@ class DeliveryData(HasMessage):
 
     @property
     def settled(self) -> bool:
-        return self.offset in self._lot.settled
+        return self.offset not in self._lot.unsettled
 
     @property
     def lost(self) -> bool:
@@ -163,7 +155,7 @@ class DeliveryData(HasMessage):
     def _open(self) -> Lot:
         """The lot, if this delivery may still be settled."""
         lot = self._lot
-        if self.offset in lot.settled:
+        if self.offset not in lot.unsettled:
             raise Invalid(f"message {self.id} was settled already; settle each delivery once")
         if lot.lost:
             lot.check()
@@ -175,6 +167,29 @@ class DeliveryData(HasMessage):
         return f"<Delivery {self.id} at {where}, attempt {self.attempt}, {state}>"
 
 
+class HasModel(DeliveryData, Generic[Body]):
+    """A delivery whose body is the model that the receive asked for. It is made once, when it is looked at."""
+
+    __slots__ = ()
+
+    @property
+    def body(self) -> Body:
+        """The model made of the body; `Unfit` if it does not fit, and the delivery can still be settled."""
+        made = self._lot.fitted
+        if self.offset not in made:
+            made[self.offset] = self._fitted()
+        body: Body = made[self.offset]
+        return body
+
+    def _fitted(self) -> Any:
+        model = self._lot.model
+        assert model is not None
+        try:
+            return fitted(self.plain_body, model)
+        except Unfit as error:
+            raise Unfit(f"the body of message {self.id} {error}; bury it, or change the model", error.path) from None
+
+
 class Settling(DeliveryData):
     """What can become of a delivery. To settle is to make a note in memory, once for each message: a plain method
     that runs a procedure only with `wait`."""
@@ -184,7 +199,7 @@ class Settling(DeliveryData):
     def ack(self, *, wait: bool = False) -> None:
         """Done with it."""
         lot = self._lot
-        if lot.lost or self.offset in lot.settled:
+        if lot.lost:
             self._open()
         lot.ack(self.offset)
         if wait:
@@ -279,9 +294,11 @@ def deliveries_of(kind: type[Kind], typed: type[Kind], engine: Any, lot: Lot, bo
     lot.engine = engine
     lot.bodies = bodies
     kind = kind if lot.model is None else typed
+    messages = iter(lot.messages)
     return [
-        kind(lot, message, offset, attempt)
-        for message, (offset, attempt) in zip(lot.messages, lot.places(), strict=True)
+        kind(lot, message, offset, held.attempt)
+        for held in lot.held
+        for offset, message in zip(range(held.span.start, held.span.stop), messages, strict=False)
     ]
 
 

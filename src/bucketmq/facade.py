@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.dead_letters import DeadApi
+from bucketmq.api.opening import Opening
 from bucketmq.api.options import WorkOptions
 from bucketmq.api.queue import QueueApi
 from bucketmq.api.subscription import SubscriptionApi
@@ -15,23 +17,51 @@ from bucketmq.api.watching import Watchers
 from bucketmq.binding import plain
 from bucketmq.bucket.port import Store
 from bucketmq.deliveries import DeliveryData
+from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
 from bucketmq.procedures.observers import RequestObserver, WorkObserver
+from bucketmq.procedures.requests import Procedure
 
 Delivery = TypeVar("Delivery", bound=DeliveryData)
 Given_contra = TypeVar("Given_contra", contravariant=True)
 Given = TypeVar("Given")
 Gives_co = TypeVar("Gives_co", covariant=True)
 Ran = TypeVar("Ran")
+Result = TypeVar("Result")
 Ran_co = TypeVar("Ran_co", covariant=True)
 """What running a worker returns: None, or something to await."""
 
 
-class BucketFacade:
-    """What a bucket knows of itself."""
+class Observable(ABC):
+    """What can be looked on at: a bucket, or one through its queue, whichever engine it has."""
 
     _hands: Hands
+
+    @property
+    def requests(self) -> Requests:
+        """Requests made through this bucket so far, by kind."""
+        return self._hands.meter.read()
+
+    def observe(self, observer: RequestObserver | WorkObserver) -> None:
+        """Call `observer.on_request` for every request to the store from now on, and `observer.on_handled` for every
+        message that a worker of this bucket has handled; it may have either or both. Calls come from several threads;
+        what they raise is logged and changes nothing."""
+        self._hands.observers.add(observer)
+
+    @property
+    @abstractmethod
+    def opening(self) -> Opening:
+        """The bucket, for procedures that `run_apart` carries out."""
+
+    def run_apart(self, procedure: Procedure[Result]) -> Result:
+        """Carry out a procedure in this very thread, which may be none of the engine's: for those who look on."""
+        return Blocking(self._hands).run(procedure)
+
+
+class BucketFacade(Observable):
+    """What a bucket knows of itself."""
+
     _api: BucketApi
 
     watch = plain(BucketApi.watch)
@@ -44,15 +74,8 @@ class BucketFacade:
         return self._api.watchers
 
     @property
-    def requests(self) -> Requests:
-        """Requests made through this bucket so far, by kind."""
-        return self._hands.meter.read()
-
-    def observe(self, observer: RequestObserver | WorkObserver) -> None:
-        """Call `observer.on_request` for every request to the store from now on, and `observer.on_handled` for every
-        message that a worker of this bucket has handled; it may have either or both. Calls come from several threads;
-        what they raise is logged and changes nothing."""
-        self._hands.observers.add(observer)
+    def opening(self) -> Opening:
+        return self._api
 
     def on_close(self, function: Callable[[], None]) -> None:
         """Call a function when the bucket is closed and its workers have ended."""
@@ -117,10 +140,9 @@ class QueueHandler(Protocol[Given_contra, Gives_co, Ran_co]):
         """The queue whose messages it handles."""
 
 
-class QueueFacade(SubscriptionFacade, Generic[Delivery, Ran]):
+class QueueFacade(Observable, SubscriptionFacade, Generic[Delivery, Ran]):
     """What a queue knows of itself."""
 
-    _hands: Hands
     _api: QueueApi[Any]
 
     @property
@@ -133,9 +155,8 @@ class QueueFacade(SubscriptionFacade, Generic[Delivery, Ran]):
         return self._api
 
     @property
-    def requests(self) -> Requests:
-        """Requests made through its bucket so far, by kind."""
-        return self._hands.meter.read()
+    def opening(self) -> Opening:
+        return self._api.queue.bucket
 
     def handler(self, function: Callable[[Delivery], Given]) -> QueueHandler[Delivery, Given, Ran]:
         """A decorator that makes the function this queue's handler, for `bucketmq worker` and for `function.run()`."""

@@ -15,6 +15,7 @@ import pytest
 from cli.ran import Cli
 from cli.running import Running, running
 
+from bucketmq.bucket.port import Object
 from bucketmq.client import Bucket
 
 pytest.importorskip("pyarrow")
@@ -88,9 +89,12 @@ def test_all_parts_run_are_started_again_and_end_together(
 
 @pytest.mark.slow
 def test_the_parts_end_with_a_supervisor_that_is_killed(folder: Path, environment: dict[str, str]) -> None:
-    with running(ARGS, environment, folder) as process:
+    with running([*ARGS, "--token", "hush-hush"], environment, folder) as process:
         said(process, "wordcount", "all parts are ready")
         children = [child(process.process.pid, part) for part in ("long", "counting")]
+        for each in children:  # others on the machine can read a command line
+            assert b"hush-hush" not in (Path("/proc") / str(each) / "cmdline").read_bytes()
+            assert b"WORDCOUNT_TOKEN=hush-hush" in (Path("/proc") / str(each) / "environ").read_bytes()
         process.process.kill()
         until(lambda: not any(is_there(each) for each in children))
 
@@ -130,6 +134,8 @@ def test_one_part_runs_alone(cli: Cli, bucket: Bucket) -> None:
     ran = cli("apps", "run", "wordcount", "--only", "counting", "--without-spark", "--once")
     assert ran.code == 0, ran
     assert bucket.get_json("counts/notes/a.txt.json")["words"] == 3
+    report = bucket.store.get("bucketmq/figures/reports/pipeline.counting.json")
+    assert isinstance(report, Object) and b'"rows":1' in report.body and b'"queue":"events"' in report.body
 
 
 @pytest.mark.parametrize(

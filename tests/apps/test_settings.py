@@ -14,6 +14,7 @@ from bucketmq.apps.settings import (
     Variable,
     bucket_of,
     explain_settings,
+    kept_secret,
     parse_options,
     read_settings,
     variables_of,
@@ -120,6 +121,14 @@ def test_no_secret_is_ever_shown() -> None:
     with pytest.raises(Invalid) as refused:
         read_settings(Sample, environment=environment, options={"token": 7.5})
     assert "7.5" not in str(refused.value)
+
+
+def test_secrets_are_handed_to_a_child_in_its_environment() -> None:
+    options = {"port": "7", "token": "of-rosa", "names": ["a"], "url": "s3://b?secret_access_key=hush"}
+    shown, hidden = kept_secret(Sample, options)
+    assert shown == {"port": "7", "names": ["a"]}
+    assert read_settings(Sample, options=shown, environment=hidden) == read_settings(Sample, options=options)
+    assert kept_secret(Sample, {"url": URL}) == ({"url": URL}, {})
 
 
 def test_of_several_values_secrets_are_counted_and_urls_shown_without_them() -> None:

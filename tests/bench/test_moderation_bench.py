@@ -17,7 +17,7 @@ from bench.moderation.command import run
 from bench.moderation.lengths import LENGTHS, strung
 from bench.moderation.running import Case, Took
 from bench.moderation.whole import compared_rounds, quantile
-from bucketmq.apps.moderation.classify import encoder
+from bucketmq.models import minilm
 
 
 def test_the_classifier_alone_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,7 +33,7 @@ def test_the_classifier_alone_is_measured(tmp_path: Path, capsys: pytest.Capture
 
 def test_the_classifier_is_measured_by_length_beside_encoding_everything(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    if encoder.find() is None:
+    if minilm.find() is None:
         pytest.skip("the weights of the second stage are not installed")
     file = tmp_path / "bench.json"
     code = run(["--size", "tiny", "--only", "lengths", "--json", str(file)])

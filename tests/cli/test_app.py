@@ -38,6 +38,23 @@ WITHOUT_BUCKET = {"demo", "moderation demo", "sim", "token", "version", "watch"}
 WITHOUT_BUCKET |= {"apps ls", "apps show", "apps demo"}
 WITHOUT_BUCKET |= {"pipeline ls", "pipeline package", "pipeline show"}
 
+WITHOUT_BUCKET |= {"artifacts keygen"}
+ARTIFACTS = [
+    "keygen",
+    "trust",
+    "publish",
+    "sign",
+    "verify",
+    "promote",
+    "approve",
+    "rollback",
+    "refresh",
+    "deploy",
+    "status",
+    "history",
+    "diff",
+]
+
 
 def test_the_verbs_are_those_of_the_plan() -> None:
     planned = (
@@ -48,10 +65,16 @@ def test_the_verbs_are_those_of_the_plan() -> None:
     groups = [f"rules {verb}" for verb in rules.split()]
     groups += [f"notifications {verb}" for verb in ("set", "show", "reset")]
     groups += [f"moderation {verb}" for verb in ("ingest", "route", "desk", "status", "demo")]
+    groups += [f"artifacts {verb}" for verb in ARTIFACTS]
+    groups += [f"documents {verb}" for verb in ("search", "why", "graph", "ask", "status", "switch")]
+    groups += [f"research {verb}" for verb in ("start", "status", "report", "check", "stop")]
+    groups += [f"images {verb}" for verb in ("show", "ls", "rebuild")]
+    groups += [f"logs {verb}" for verb in ("tail", "templates", "alerts", "explain", "mute")]
     groups += [f"apps {verb}" for verb in ("ls", "show", "run", "demo", "rerun")]
     groups += [f"pipeline {verb}" for verb in ("ls", "show", "run", "package")]
     groups += [f"subscriptions {verb}" for verb in ("ls", "rm")]
     groups += [f"queue {verb}" for verb in ("pause", "resume")]
+    groups += [f"tables {verb}" for verb in ("ls", "show", "rm")]
     groups += [f"spark {verb}" for verb in ("forget", "orphans", "restore-checkpoint")]
     assert sorted([*planned.split(), *bus.split(), *groups]) == VERBS
     assert sorted(EXAMPLES) == VERBS
@@ -108,11 +131,20 @@ def test_without_a_url_every_verb_says_how_to_set_one(cli: Cli, verb: str, monke
     args |= {"listen": ["--forward-to", "http://localhost:9/"], "rules ls": [], "rules run": [], "serve": ["--no-auth"]}
     args |= {"rules add": ["r", "--to", "queue:q"], "rules test": ["r", "--key", "k"]}
     args |= {"notifications set": ["--url", "https://example.com/"]}
-    args |= {"notifications show": [], "notifications reset": []}
+    args |= {"notifications show": [], "notifications reset": [], "tables ls": []}
     args |= {"spark forget": ["jobs", "r"], "spark restore-checkpoint": ["cp", "--queue", "jobs", "--txn", "t"]}
     args |= {f"moderation {name}": [] for name in ("desk", "ingest", "route", "status")}
+    args |= {"documents status": []}
+    args |= {"research status": []}
+    args |= {"images ls": [], "images rebuild": []}
+    args |= {"logs alerts": [], "logs mute": ["0" * 20], "logs explain": ["0" * 20]}
     args |= {"pipeline run": ["moderation"], "subscriptions rm": ["jobs", "audit"]}
     args |= {"apps run": ["moderation"], "apps rerun": ["moderation", "--stage", "judge", "--prefix", ""]}
+    args |= {f"artifacts {name}": ["shop", "1.0", "2.0"] for name in ("publish", "diff")}
+    args |= {f"artifacts {name}": ["shop", "1.0"] for name in ("sign", "verify")}
+    args |= {f"artifacts {name}": ["shop", "1.0", "--env", "staging"] for name in ("promote", "approve")}
+    args |= {f"artifacts {name}": ["shop", "--env", "staging"] for name in ("rollback", "refresh")}
+    args |= {"artifacts deploy": ["--env", "staging"]}
     ran = cli(*verb.split(), *args.get(verb, ["jobs"]))
     assert ran.code == 2
     assert "export BUCKETMQ_URL=file:///" in ran.err
@@ -161,7 +193,7 @@ def test_the_completion_script_is_printed(shell: Shell, kind: str) -> None:
 
 def test_completion_completes_verbs(shell: Shell) -> None:
     ran = shell("COMP_WORDS='bucketmq re' COMP_CWORD=1 _BUCKETMQ_COMPLETE=complete_bash bucketmq")
-    assert ran.out.split() == ["receive", "retry", "redrive"]
+    assert ran.out.split() == ["receive", "retry", "redrive", "research"]
 
 
 def test_completion_completes_the_verbs_of_a_group(shell: Shell) -> None:

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("pyspark")
@@ -21,10 +22,12 @@ from docs.pages import ROOT, blocks
 from spark.conftest import java_here, spark  # noqa: F401
 
 import bucketmq
+from bucketmq.bucket.port import Object
 from bucketmq.cli.examples import EXAMPLES
-from bucketmq.cli.pipeline_metrics import MetricsPage
+from bucketmq.cli.pipeline_metrics import PipelineFigures
 from bucketmq.cli.pipeline_names import known
 from bucketmq.client import Bucket
+from bucketmq.metrics import MetricsPort
 from bucketmq.spark.running.progress import Figures, Totals
 from bucketmq.spark.setup.package import package
 from cli.ran import Cli
@@ -36,6 +39,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 POSTS = """
 import os, pathlib, signal, time
 import pyarrow as pa
+from bucketmq.metrics import MetricsPort
 from bucketmq.pipeline import FromQueue, Pipeline, ToQueue, stage
 
 HERE = pathlib.Path({folder!r})
@@ -215,6 +219,11 @@ def test_a_run_tells_of_batches_and_failing_rows_are_dead_letters(cli: Cli, buck
     assert "20 rows in 3 batches, 1 dead letter" in ran.err
     assert out(bucket) == [n for n in range(20) if n != 13]
     assert "unlucky" in cli("dead", "jobs", "--full").out
+    (entry,) = bucket.store.list("bucketmq/figures/reports/", after="", limit=9).entries
+    report = bucket.store.get(entry.key)
+    assert isinstance(report, Object)
+    (process,) = msgspec.json.decode(report.body)["processes"].values()
+    assert (process["done"]["rows"], process["done"]["dead"], process["ended"] > 0) == (20, 1, True)
     again = cli("pipeline", "run", f"{shipping}:classify", "--once", "--json")
     assert (again.code, [row for row in again.rows if row["rows"]]) == (0, [])
 
@@ -290,11 +299,11 @@ def test_a_chore_may_have_nothing_to_tell(cli: Cli, shipping: str) -> None:
 
 
 def test_metrics_are_what_was_told() -> None:
-    with MetricsPage("classify", "127.0.0.1", 0) as page:
-        totals = Totals()
+    figures, totals = PipelineFigures("classify"), Totals()
+    with MetricsPort(figures.families, "127.0.0.1", 0) as page:
         for batch, lag in ((0, 12), (1, None)):
             totals.add(Figures(batch, "now", 8, 0.5, 16.0, lag, 1))
-            page.show(totals)
+            figures.show(totals)
             with urllib.request.urlopen(page.url, timeout=10) as answer:
                 text = answer.read().decode()
             lines = text.splitlines()
@@ -302,7 +311,7 @@ def test_metrics_are_what_was_told() -> None:
             assert f'bucketmq_pipeline_dead_letters_total{{pipeline="classify"}} {batch + 1.0}' in lines
             assert ('bucketmq_pipeline_lag_messages{pipeline="classify"} 12.0' in lines) is (lag is not None)
         with pytest.raises(bucketmq.Invalid, match="choose another port"):
-            MetricsPage("other", "127.0.0.1", int(page.url.rsplit(":", 1)[1].partition("/")[0]))
+            MetricsPort(figures.families, "127.0.0.1", int(page.url.rsplit(":", 1)[1].partition("/")[0]))
 
 
 def test_the_package_has_what_executors_need_and_is_the_same_every_time(tmp_path: Path, cli: Cli) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bucketmq.cli import output
+from bucketmq.cli import output, stats_watch
+from bucketmq.cli.stats_show import Rate
 from bucketmq.client import Bucket, Queue
+from bucketmq.errors import Unavailable
+from bucketmq.procedures.upkeep.stats import QueueStats
 from cli.ran import Cli, bury
 from cli.running import running
 
@@ -239,3 +243,72 @@ def test_redrive_by_text_id_and_limit(cli: Cli, letters: Queue) -> None:
     last = cli("dead", "jobs", "--json").rows[-1]["id"]
     assert cli("redrive", "jobs", "--id", last, "--yes", "--json").row["redriven"] == 1
     assert [row["reason"] for row in cli("dead", "jobs", "--json").rows] == ["no such user: 1"]
+
+
+class Interrupted:
+    """In place of sleeping: does something, then somebody presses Ctrl-C."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.steps = list(steps)
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        if not self.steps:
+            raise KeyboardInterrupt
+        self.steps.pop(0)()
+
+
+def test_watching_shows_what_goes_in_and_out(cli: Cli, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = bucket.queue("jobs")
+    jobs.send_many(range(3))
+
+    def work() -> None:
+        jobs.send_many(range(5))
+        jobs.run(lambda delivery: None, stop_when_empty=True, signals=False)
+
+    monkeypatch.setattr(stats_watch, "sleep", Interrupted(work).sleep)
+    ran = cli("stats", "jobs", "--watch", "--every", 7, "--json")
+    assert ran.code == 130
+    first, second = ran.rows
+    assert first["per_second"] is None
+    assert second["per_second"]["sent"] > 0 and second["per_second"]["settled"]["main"] > 0
+    assert (second["sent"], second["subscriptions"][0]["settled"]) == (8, 8)
+
+
+def test_rates_are_what_came_between_two_looks(bucket: Bucket) -> None:
+    jobs, rates = bucket.queue("jobs"), stats_watch.Rates()
+    jobs.send_many(range(3))
+    assert rates.of([jobs.stats()], 100.0) == {}
+    jobs.send_many(range(5))
+    jobs.run(lambda delivery: None, stop_when_empty=True, signals=False)
+    assert rates.of([jobs.stats()], 102.0) == {"jobs": Rate(2.5, {"main": 4.0})}
+
+
+def test_watching_goes_on_when_the_bucket_is_away(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    jobs = bucket.queue("jobs")
+    jobs.send(1)
+    fails = [Unavailable("no route to host")]
+
+    def look() -> list[QueueStats]:
+        if fails:
+            raise fails.pop()
+        return [jobs.stats()]
+
+    pause = Interrupted(lambda: None)
+    monkeypatch.setattr(stats_watch, "sleep", pause.sleep)
+    with pytest.raises(KeyboardInterrupt):
+        stats_watch.watch(bucket, look, one=True, every=7.0, provider="s3", as_json=False)
+    out = capfd.readouterr().out
+    assert "the bucket cannot be reached, trying again: no route to host" in out
+    assert "oldest ready" in out and "in/s" in out and "since this began" in out
+    assert pause.slept == [7.0, 7.0]
+
+
+def test_the_subscription_of_a_rule_is_called_by_the_rules_name(cli: Cli, bucket: Bucket) -> None:
+    bucket.rules.add("thumbnails", to="queue:images")
+    bucket.put("raw/1.png", b"1")
+    out = cli("stats", "events").out
+    assert "rule thumbnails" in out and "rule-thumbnails-" not in out

@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from metrics.test_push import collecting
 
 from bucketmq.client import Bucket
 from cli.ran import Cli, Shell
@@ -190,3 +192,37 @@ def test_a_signal_finishes_what_is_in_hand_and_gives_the_rest_back(
     stats = bucket.queue("jobs").stats()
     assert (stats.depth, stats.in_flight) == (8 - done, 0)
     assert {delivery.attempt for delivery in bucket.queue("jobs").receive(10)} == {1}
+
+
+def test_a_worker_has_a_port_for_prometheus_and_leaves_a_report(
+    bucket: Bucket, tasks: Path, environment: dict[str, str]
+) -> None:
+    bucket.queue("jobs").send_many(range(3))
+    command = ["bucketmq", "worker", "tasks:plain", "--queue", "jobs", "--metrics-port", "0"]
+    with subprocess.Popen(command, cwd=tasks, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            line = next(line for line in process.stderr if "metrics at " in line)
+            page, text = line.split()[-1], ""
+            deadline = time.monotonic() + 30
+            while '"ack",queue="jobs",subscription="main"} 3.0' not in text and time.monotonic() < deadline:
+                with urllib.request.urlopen(page, timeout=10) as answer:
+                    text = answer.read().decode()
+            assert 'bucketmq_handled_total{outcome="ack",queue="jobs",subscription="main"} 3.0' in text
+            assert 'bucketmq_queue_sent_total{queue="jobs"} 3.0' in text
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=30)
+    (report,) = (tasks / "bucket" / "bucketmq" / "figures" / "reports").iterdir()
+    assert report.name == "worker.jobs.json" and '"rows":3' in report.read_text()
+
+
+def test_a_worker_sends_its_figures_to_a_collector(shell: Shell, bucket: Bucket, tasks: Path) -> None:
+    bucket.queue("jobs").send_many(range(3))
+    with collecting() as (url, collector):
+        ran = shell(f"bucketmq worker tasks:plain --queue jobs --stop-when-empty --otlp {url}")
+        assert ran.code == 0, ran
+        (point,) = collector.metrics()["bucketmq_handled"].sum.data_points
+        assert point.as_double == 3 or point.as_int == 3
+    ran = shell("bucketmq worker tasks:plain --queue jobs --stop-when-empty --otlp localhost")
+    assert (ran.code, "not the address of a collector" in ran.err) == (2, True)

@@ -23,7 +23,7 @@ WAIT_SECONDS = 20.0
 WIDE, SMALL = (1440, 900), (390, 844)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     if CHROMIUM is None or DRIVER is None:
         missing = "chromium and chromedriver are needed: apt-get install chromium chromium-driver"
@@ -116,6 +116,15 @@ class Browser:
         found: bool = self.driver.execute_script(
             "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         )
+        return found
+
+    def whole(self, selector: str) -> bool:
+        """Whether all of an element is on the screen, from left to right."""
+        script = (
+            "const box = document.querySelector(arguments[0]).getBoundingClientRect();"
+            "return box.left >= 0 && box.right <= document.documentElement.clientWidth"
+        )
+        found: bool = self.driver.execute_script(script, selector)
         return found
 
     def check_console(self) -> None:

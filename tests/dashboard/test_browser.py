@@ -11,15 +11,17 @@ import pytest
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import Bucket
 from bucketmq.events.event import time_text
+from bucketmq.log.reports import Done, Spent
 from bucketmq.procedures.queues import DELIVERIES
 from bucketmq.server.session import Sessions
 from dashboard.browsing import SMALL, WIDE, Browser
 from dashboard.opened import ANN, OLA, PEOPLE, VERA, Opened, bury, lines, opened
 from dashboard.test_charts import past
+from dashboard.test_pipelines import leave, ran
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-TABS = ("overview", "queues", "rules", "dead")
+TABS = ("overview", "queues", "rules", "pipelines", "dead")
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
@@ -52,6 +54,10 @@ def busy(bucket: Bucket) -> None:
     bucket.rules.pause("reports", "the report service is being moved")
     bucket.put("raw/1.png", b"1")
     now = bucket.now_seconds
+    leave(bucket, "thumbnails", ran(bucket, 5), queue="events")
+    leave(bucket, "classify", ran(bucket, 7_200, ended=now - 7_200, error="ValueError: no such column"), queue="jobs")
+    leave(bucket, "nightly", ran(bucket, 40_000, ended=now - 40_000))
+    leave(bucket, "jobs", ran(bucket, 5, done=Done(90, 9, spent=Spent(1_200, 4_000, 20))), kind="worker")
     bucket.queue(DELIVERIES).send_many(
         [
             {
@@ -100,9 +106,16 @@ def test_an_empty_bucket_stays_empty(browser: Browser, store: MemoryStore) -> No
         browser.enter(agent, ANN, "overview")
         browser.until(lambda: "An empty bucket" in browser.text("#view"))
         browser.shoot("empty-overview")
-        for part, text in (("queues", "No queues yet"), ("rules", "No rules yet"), ("dead", "No dead letters")):
+        empty = {
+            "queues": "No queues yet",
+            "rules": "No rules yet",
+            "pipelines": "No pipelines yet",
+            "dead": "No dead letters",
+        }
+        for part, text in empty.items():
             browser.go(part)
             browser.until(lambda text=text: text in browser.text("#view"))
+            browser.shoot(f"empty-{part}")
     assert store.list("", after="", limit=10).entries == (), "looking writes nothing"
 
 
@@ -133,6 +146,21 @@ def test_a_busy_bucket(browser: Browser, store: MemoryStore, bucket: Bucket) -> 
         browser.click("[data-attempts=partner-hook]")
         browser.until(lambda: "status 503" in browser.text("[data-rule=partner-hook] table"))
         browser.shoot("busy-rules")
+        browser.go("pipelines")
+        browser.until(lambda: "20/s" in browser.text("[data-pipeline=thumbnails]"))
+        assert "failed" in browser.text("[data-pipeline=classify] .chip")
+        assert "no such column" in browser.text("[data-pipeline=classify]")
+        assert "stopped" in browser.text("[data-pipeline=nightly]") and "11 h ago" in browser.text(
+            "[data-pipeline=nightly]"
+        )
+        assert browser.all("[data-pipeline=thumbnails] .chart .tick"), "a chart has its scale"
+        browser.shoot("busy-pipelines")
+        browser.go("overview")
+        browser.click(".cost summary")
+        browser.until(lambda: "5,220" in browser.text(".cost table"))
+        browser.until(lambda: "pipeline classify failed" in browser.text(".troubles"))
+        browser.driver.execute_script("document.querySelector('.cost').scrollIntoView()")
+        browser.shoot("busy-cost")
         browser.go("dead")
         browser.until(lambda: len(browser.all(".letter")) == 12)
         browser.shoot("busy-dead")
@@ -250,6 +278,44 @@ def test_a_damaged_bucket_is_shown_and_hides_nothing_else(browser: Browser, stor
         assert "12" in browser.text("tr[data-queue=mail-out]")
 
 
+def test_damage_shows_on_the_tab_it_belongs_to_and_hides_nothing_else(
+    browser: Browser, store: MemoryStore, bucket: Bucket
+) -> None:
+    busy(bucket)
+    past(bucket)
+    minutes = next(entry.key for entry in store.list("bucketmq/figures/minutes/", after="", limit=1).entries)
+    for key in (
+        "rules/thumbnails.json",
+        "queues/orders.dead/queue.json",
+        "bucketmq/figures/reports/pipeline.nightly.json",
+        minutes,
+    ):
+        store.replace(key, b"{not json", store.get(key).version)  # type: ignore[union-attr]
+    with visited(browser, store) as agent:
+        browser.enter(agent, ANN, "overview")
+        browser.until(lambda: "rule thumbnails cannot be read" in browser.text(".troubles"))
+        browser.until(lambda: browser.all(".chart"))
+        browser.go("rules")
+        browser.until(lambda: "restore rules/thumbnails.json" in browser.text("[data-unreadable=thumbnails]"))
+        assert browser.shown("[data-rule=partner-hook]")
+        browser.shoot("damaged-rules")
+        browser.go("pipelines")
+        browser.until(lambda: browser.shown("[data-pipeline=thumbnails]"))
+        assert not browser.all("[data-pipeline=nightly]")
+        browser.go("dead")
+        browser.until(lambda: len(browser.all(".letter")) == 12)
+        assert "Queue orders cannot be read" in browser.text("[data-unreadable=orders]")
+        browser.shoot("damaged-dead")
+    bury(bucket, 3, "mail-out", "disk is full")
+    segment = next(entry.key for entry in store.list("queues/mail-out.dead/log/", after="", limit=1).entries)
+    store.replace(segment, b"{not json", store.get(segment).version)  # type: ignore[union-attr]
+    with visited(browser, store) as agent:
+        browser.expected.append(r"/api/dead/letters.* 500")
+        browser.enter(agent, ANN, "dead")
+        browser.until(lambda: "cannot be read" in browser.text("#dead-broken"))
+        assert "doctor --deep" in browser.text("#dead-broken")
+
+
 def test_a_server_that_is_gone_is_said_and_its_return_is_noticed(
     browser: Browser, store: MemoryStore, bucket: Bucket
 ) -> None:
@@ -259,15 +325,21 @@ def test_a_server_that_is_gone_is_said_and_its_return_is_noticed(
         browser.enter(agent, OLA, "dead")
         browser.until(lambda: len(browser.all(".letter")) == 1)
         port = int(agent.url.rpartition(":")[2])
+        dead = browser.find("#view").text
     browser.expected.append(r"ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE")
     browser.until(lambda: "cannot be reached" in browser.text("#banner"))
     browser.click("[data-redrive-all]")
     browser.click("dialog button[value=yes]")
     browser.until(lambda: "not sure that Redrive worked" in browser.text("#toasts"))
     browser.shoot("server-gone")
+    assert browser.find("#view").text == dead, "what was there stays readable"
+    for part in TABS:
+        browser.go(part)
+        browser.until(lambda: "Loading" in browser.text("#view"))
+        assert browser.shown("#banner")
     with visited(browser, store, sessions=sessions, port=port):
         browser.until(lambda: not browser.shown("#banner"))
-        assert len(browser.all(".letter")) == 1
+        browser.until(lambda: len(browser.all(".letter")) == 1)
 
 
 @pytest.mark.parametrize(("size", "dark"), [(SMALL, False), (SMALL, True), (WIDE, True)])
@@ -279,11 +351,18 @@ def test_it_fits_small_and_dark_screens(
     with visited(browser, store) as agent:
         browser.size(*size, dark=dark)
         browser.enter(agent, ANN)
-        marks = {"overview": ".trouble", "queues": "tr[data-queue]", "rules": "[data-rule]", "dead": ".letter"}
+        marks = {
+            "overview": ".trouble",
+            "queues": "tr[data-queue]",
+            "rules": "[data-rule]",
+            "pipelines": "[data-pipeline]",
+            "dead": ".letter",
+        }
         for part, mark in marks.items():
             browser.go(part)
             browser.until(lambda mark=mark: browser.shown(mark))
             assert browser.fits(), part
+            assert all(browser.whole(f"#tab-{each}") for each in marks), "no tab is cut off"
             browser.shoot(f"{name}-{part}")
         browser.go("queues")
         browser.click("tr[data-queue=jobs] a")
@@ -302,7 +381,7 @@ def test_the_keyboard_reaches_every_tab_and_the_search(browser: Browser, store: 
         browser.until(lambda: browser.driver.execute_script("return document.activeElement.id") == "queue-search")
         browser.keys("no-such")
         browser.until(lambda: "Nothing matches" in browser.text("#view"))
-        browser.keys("\ue00c", "4")
+        browser.keys("\ue00c", "5")
         browser.until(lambda: browser.shown(".letter"))
         browser.keys("?")
         browser.until(lambda: browser.shown("#help"))
@@ -310,7 +389,7 @@ def test_the_keyboard_reaches_every_tab_and_the_search(browser: Browser, store: 
         browser.keys("\ue00c")
         browser.until(lambda: not browser.all("#help"))
         browser.find("#tab-dead").send_keys("\ue012")
-        browser.until(lambda: browser.find("#tab-rules").get_attribute("aria-selected") == "true")
+        browser.until(lambda: browser.find("#tab-pipelines").get_attribute("aria-selected") == "true")
 
 
 def test_pausing_and_resuming_a_queue(browser: Browser, store: MemoryStore, bucket: Bucket) -> None:

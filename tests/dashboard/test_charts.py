@@ -27,10 +27,20 @@ def past(bucket: Bucket) -> None:
     now = bucket.now_seconds
     for hour in range(1, 7 * 24):
         wave = abs(hour % 24 - 12)
-        plant(bucket, HOURS, now - hour * 3600, jobs=Sample(40 * wave, 5, wave, hour // 50, 30.0, 50_000 - 250 * hour))
+        plant(
+            bucket,
+            HOURS,
+            now - hour * 3600,
+            jobs=Sample(40 * wave, 5, wave, hour // 50, 30.0, 50_000 - 250 * hour, 49_000 - 245 * hour),
+        )
     for minute in range(1, 24 * 60, 4):
         wave = abs(minute % 60 - 30)
-        plant(bucket, MINUTES, now - minute * 60, jobs=Sample(7 * wave, 3, wave // 4, 2, 5.0, 50_000 - 4 * minute))
+        plant(
+            bucket,
+            MINUTES,
+            now - minute * 60,
+            jobs=Sample(7 * wave, 3, wave // 4, 2, 5.0, 50_000 - 4 * minute, 49_000 - 3 * minute),
+        )
 
 
 def test_the_figures_of_each_range(store: MemoryStore, bucket: Bucket) -> None:
@@ -80,9 +90,28 @@ def test_figures_are_taken_in_the_background_only_where_that_is_wanted(store: Me
     with opened(store, samples=True) as agent, Person(agent.url, VERA) as vera:
         until(lambda: kept() != [])
         until(lambda: vera.get("/api/figures", queue="jobs")["points"] != [])
-        (point,) = vera.get("/api/figures", queue="jobs")["points"]
-        assert point[1] == 3 and point[-1] == 3
-    assert len(kept()) <= 2
+        found = vera.get("/api/figures", queue="jobs")
+        fields, (point,) = found["fields"], found["points"]
+        assert dict(zip(fields, point, strict=True)) | {"at": 0} == {
+            "at": 0,
+            "ready": 3,
+            "in_flight": 0,
+            "delayed": 0,
+            "dead": 0,
+            "oldest_ready_seconds": point[5],
+            "sent": 3,
+            "settled": 0,
+        }
+    assert len(kept()) <= 3 and "bucketmq/figures/reports/server.dashboard.json" in kept()
+
+
+def test_a_scrape_counts_as_a_look(store: MemoryStore, bucket: Bucket) -> None:
+    bucket.queue("jobs").send(1)
+    with opened(store, samples=True) as agent:
+        charts = agent.dashboard.charts
+        assert charts._pause() == 300.0
+        agent.http.get("/metrics", headers={"authorization": f"Bearer {VERA}"})
+        assert charts._pause() == 60.0
 
 
 def test_old_lines_of_the_log_of_actions_are_trimmed() -> None:
@@ -96,3 +125,24 @@ def test_old_lines_of_the_log_of_actions_are_trimmed() -> None:
         bucket.queue("jobs").send({"n": 1})  # so that a process sees the time
     with opened(store, samples=True):
         until(lambda: len(store.list("queues/bucketmq-actions/log/", after="", limit=10).entries) < 3)
+
+
+def test_a_queue_with_several_subscriptions_has_figures_of_each(store: MemoryStore, bucket: Bucket) -> None:
+    orders = bucket.queue("orders")
+    billing = orders.subscription("billing")
+    orders.subscription("shipping")
+    orders.send_many(range(5))
+    for delivery in billing.receive(2):
+        delivery.ack()
+    billing.flush()
+    with opened(store, samples=True) as agent, Person(agent.url, SAM) as sam:
+        with Person(agent.url, VERA) as vera:
+            until(lambda: vera.get("/api/figures", queue="orders", subscription="billing")["points"])
+            found = {
+                name: vera.get("/api/figures", queue="orders", subscription=name)["points"][0][-1]
+                for name in ("billing", "shipping")
+            }
+            assert found == {"billing": 2, "shipping": 0}
+            assert vera.get("/api/figures", queue="orders")["points"][0][-1] == 2
+            assert vera.get("/api/figures", queue="orders", subscription="nobody")["points"] == []
+        assert sam.http.get("/api/figures", params={"queue": "orders", "subscription": "billing"}).status_code == 404

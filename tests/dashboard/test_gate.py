@@ -26,6 +26,7 @@ LOOK = (
     "/api/actions",
     "/metrics",
     "/api/figures",
+    "/api/pipelines",
     "/api/queues",
     "/api/queue?name=jobs",
     "/api/messages?queue=jobs",

@@ -148,7 +148,8 @@ def test_purging_needs_the_name_and_purges_one_subscription(bucket: Bucket, agen
 def test_dead_letters_say_when_they_were_sent_and_when_they_died(bucket: Bucket, agent: Opened) -> None:
     bury(bucket, 3)
     with Person(agent.url, VERA) as vera:
-        assert vera.get("/api/dead") == {"dead": [{"queue": "jobs", "dead": 3}], "more": 0, "unseen": 0}
+        dead = [{"queue": "jobs", "dead": 3}]
+        assert vera.get("/api/dead") == {"dead": dead, "more": 0, "unseen": 0, "unreadable": []}
         page = vera.get("/api/dead/letters", queue="jobs")
     letter = page["letters"][0]
     assert letter["reason"] == "no such user" and '"n": 0' in letter["body"] and len(letter["failures"]) == 1
@@ -191,6 +192,43 @@ def test_of_two_who_redrive_at_once_each_letter_is_sent_once(bucket: Bucket, age
             thread.join(60)
     assert sum(redriven) == 50
     assert sorted(each.body["n"] for each in bucket.queue("jobs").peek(100)) == list(range(50))
+
+
+def test_of_two_who_pause_at_once_neither_undoes_the_other(bucket: Bucket, agent: Opened) -> None:
+    bucket.queue("orders").subscription("billing")
+    bucket.queue("orders").send(1)
+    with Person(agent.url, ANN) as ann, Person(agent.url, OLA) as ola:
+        started = threading.Barrier(2)
+
+        def pause(person: Person, subscription: str) -> None:
+            started.wait(10)
+            person.post("/api/queues/change", queue="orders", do="pause", subscription=subscription, why="moving")
+
+        threads = [threading.Thread(target=pause, args=each) for each in ((ann, "main"), (ola, "billing"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        found = ann.get("/api/queue", name="orders")
+        assert found["paused"] == {"main": "moving", "billing": "moving"}
+    assert sorted(line.by for line in lines(bucket)) == ["ann", "ola"]
+
+
+def test_of_two_who_purge_at_once_both_are_answered_and_nothing_is_left(bucket: Bucket, agent: Opened) -> None:
+    bucket.queue("jobs").send_many(range(40))
+    with Person(agent.url, ANN) as ann:
+        purged: list[int] = []
+
+        def purge() -> None:
+            purged.append(ann.post("/api/purge", queue="jobs", subscription="main", confirm="jobs")["purged"])
+
+        threads = [threading.Thread(target=purge) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert max(purged) == 40 and len(purged) == 2
+    assert bucket.queue("jobs").stats().depth == 0 and [line.did for line in lines(bucket)] == ["purge", "purge"]
 
 
 MANY_LETTERS = 10_000

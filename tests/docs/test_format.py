@@ -10,17 +10,27 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from bucketmq.apps.artifacts import environments as artifacts
+from bucketmq.apps.artifacts import keys as trusting
+from bucketmq.apps.artifacts import manifest as manifests
+from bucketmq.apps.documents.serving import Serving
+from bucketmq.apps.images.facts import AltFacts, PolicyFacts, TextFacts, ThumbnailFacts
+from bucketmq.apps.logs.alerts import Alert
+from bucketmq.apps.logs.models import Model, Template
 from bucketmq.apps.moderation import queues as moderation
 from bucketmq.apps.moderation.audit import Did, Line
 from bucketmq.apps.moderation.places import ESCALATED
 from bucketmq.apps.moderation.record import CATEGORIES, OUTCOMES, PENDING, REVIEWED, Record
-from bucketmq.apps.moderation.register import POSTS, Decision, Register, Review
+from bucketmq.apps.moderation.register import POSTS, Chapter, Decision, Register, Review, Undone
+from bucketmq.apps.research import plan as research
+from bucketmq.apps.research import record as research_record
 from bucketmq.events.event import ObjectEvent
 from bucketmq.events.inventory import Item, Manifest
 from bucketmq.events.rule import Policy, Rule, Secrets, Webhook
 from bucketmq.log import documents, segment
 from bucketmq.log.figures import Stretch
 from bucketmq.log.layout import BOOKKEEPING, QueueKeys
+from bucketmq.log.reports import Report
 from bucketmq.pipeline.lineage import Lineage
 from bucketmq.pipeline.registers import State
 from bucketmq.procedures.bulk.orphans import Orphans
@@ -54,6 +64,7 @@ TEXT = "\n".join(TEXTS.values())
 KINDS: dict[str, Any] = {
     "action": Action,
     "figures": Stretch,
+    "report": Report,
     "publication": Publication,
     "archive": Archive,
     "reader": Reader,
@@ -88,6 +99,23 @@ KINDS: dict[str, Any] = {
     "review": dict[str, Any],
     "submission": dict[str, Any],
     "audit": Line,
+    "artifact": manifests.ManifestDocument,
+    "trust": trusting.Trust,
+    "pointer": artifacts.Pointer,
+    "approval": artifacts.Approval,
+    "deploy-report": artifacts.Report,
+    "study-plan": research.Plan,
+    "study-round": research_record.Round,
+    "trial": research.Job,
+    "study-result": research_record.Result,
+    "study-end": research_record.Closed,
+    "image-thumbnails": ThumbnailFacts,
+    "image-policy": PolicyFacts,
+    "image-text": TextFacts,
+    "image-alt": AltFacts,
+    "log-model": Model,
+    "alert": dict[str, Any],
+    "serving": Serving,
 }
 BODIES: dict[str, Any] = {"event-line": ObjectEvent, "attempt-line": Attempt}
 """What the messages of these blocks hold."""
@@ -175,8 +203,28 @@ def _in_full(field: msgspec.structs.FieldInfo) -> Any:
         ("### 12.2 The register of a post", Register),
         ("### 12.2 The register of a post", Decision),
         ("### 12.2 The register of a post", Review),
+        ("### 12.2 The register of a post", Undone),
+        ("### 12.2 The register of a post", Chapter),
         ("### 12.3 Records", Record),
         ("### 12.5 Queues of moderation", Line),
+        ("### 16.2 Manifests", manifests.ManifestDocument),
+        ("### 16.2 Manifests", manifests.Manifest),
+        ("### 16.2 Manifests", manifests.File),
+        ("### 16.3 Trust", trusting.Trust),
+        ("### 16.3 Trust", trusting.TrustedKey),
+        ("### 16.3 Trust", trusting.Environment),
+        ("### 16.4 Pointers", artifacts.Pointer),
+        ("### 16.4 Pointers", artifacts.State),
+        ("### 16.5 Approvals and reports", artifacts.Approval),
+        ("### 16.5 Approvals and reports", artifacts.Report),
+        ("### 17.2 The plan", research.Plan),
+        ("### 17.2 The plan", research.Search),
+        ("### 17.3 Rounds and trials", research_record.Round),
+        ("### 17.4 Results", research_record.Result),
+        ("### 17.5 The end of a study", research_record.Closed),
+        ("### 18.2 The model of a service", Model),
+        ("### 18.2 The model of a service", Template),
+        ("### 18.3 Alerts", Alert),
         ("### 13.1 The log of actions", Action),
         ("### 13.2 Figures over time", Stretch),
     ],
@@ -204,9 +252,23 @@ def test_the_queues_of_moderation_are_made_as_the_page_says() -> None:
         assert _made_with(queue) == settings
 
 
+def test_the_queues_and_kinds_of_research_are_as_the_page_says() -> None:
+    for queue, settings in research_record.FIRST_SETTINGS.items():
+        assert _made_with(queue) == settings
+    for kind in (*get_args(research_record.Kind), *get_args(research_record.Why)):
+        assert f"`{kind}`" in TEXTS["applications"]
+
+
 def test_the_page_names_everything_that_moderation_stores() -> None:
     stored = (POSTS, PENDING, *OUTCOMES, REVIEWED, ESCALATED, *CATEGORIES, *get_args(Did))
-    names = (*stored, moderation.SUBMISSIONS, moderation.AUDIT, moderation.CHORES, moderation.READER)
+    names = (
+        *stored,
+        moderation.SUBMISSIONS,
+        moderation.AUDIT,
+        moderation.DECISIONS,
+        moderation.CHORES,
+        moderation.READER,
+    )
 
     assert [name for name in names if name not in TEXTS["applications"]] == []
 

@@ -18,6 +18,7 @@ from pinned import Files, Golden, document
 from bucketmq.log import bodies, documents, segment
 from bucketmq.log.documents import SPLIT_FORMAT, Dedup, DedupEntry, FailureLine, Group, Hint, Later, Trim
 from bucketmq.log.figures import Sample, Stretch
+from bucketmq.log.reports import Done, Point, Process, Report, Spent
 from bucketmq.log.segment import Part, Parts, Segment
 from bucketmq.queue.head import Head, Held, LastCommit, Lease, Moving, Span, Target, Waiting
 from bucketmq.queue.message import BodyAt, Died, Failure, Message
@@ -101,9 +102,33 @@ FIGURES = Stretch(
     1_763_208_000,
     60,
     {
-        0: {"*": Sample(3, 2, 1, 4, 17.5, 1_000), "jobs": Sample(1, 0, 0, 4, 2.0, 40)},
-        59: {"*": Sample(0, 0, 0, 4, 0.0, 1_003)},
+        0: {
+            "*": Sample(3, 2, 1, 4, 17.5, 1_000, 990),
+            "jobs": Sample(1, 0, 0, 4, 2.0, 40, 70),
+            "jobs/billing": Sample(1, 0, 0, 0, 2.0, 40, 39),
+        },
+        59: {"*": Sample(0, 0, 0, 4, 0.0, 1_003, 999)},
     },
+)
+
+REPORT = Report(
+    "pipeline",
+    "classify",
+    "posts",
+    1_763_208_000.0,
+    {
+        "q2v8k0c5x9w1m3aa": Process(
+            "host:17",
+            1_763_208_000.0,
+            1_763_208_030.5,
+            Done(1_000, 4, 2, 1, 12.5, Spent(40, 90, 1)),
+            recent=(Point(1_763_208_015.0, 15.0, 600, 0, 3.0, 400), Point(1_763_208_030.5, 15.5, 400, 3, 3.25, -1)),
+        ),
+        "q2v8k0c5x9w1m3ab": Process(
+            "host:9", 1_763_208_000.0, 1_763_208_001.0, ended=1_763_208_001.0, error="ValueError: no"
+        ),
+    },
+    Done(5_000, 20, seconds=60.0),
 )
 
 DEDUP = Dedup(4, {"order-1": DedupEntry("m0", 1_763_208_000.5, 0, 42), "é": DedupEntry("m1", 1_763_208_001.0, 3, 0)})
@@ -142,6 +167,7 @@ FILES: Files = {
     "queue.json": (SETTINGS, documents.encode, lambda body: documents.decode_settings(body, "it")),
     "queue-paused.json": (PAUSED, documents.encode, lambda body: documents.decode_settings(body, "it")),
     "figures.json": (FIGURES, documents.encode, document(Stretch)),
+    "report.json": (REPORT, documents.encode, document(Report)),
     "trim.json": (Trim(4096), documents.encode, document(Trim)),
     "trim-again.json": (Trim(8192, before=4096), documents.encode, document(Trim)),
     "hint.json": (Hint(8192), documents.encode, document(Hint)),

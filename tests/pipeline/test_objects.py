@@ -21,7 +21,7 @@ from bucketmq.pipeline import FromEvents, Pipeline, ToObjects
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.intake import causes_of
-from bucketmq.pipeline.objects import Wanted, write_object, write_objects
+from bucketmq.pipeline.objects import Wanted, write_objects
 from bucketmq.pipeline.shape import CAUSE, shape_stage
 from bucketmq.pipeline.things import Thing
 from bucketmq.pipeline.watcher import RAW
@@ -138,10 +138,10 @@ def test_of_two_that_race_the_newer_stays(plain_inbox: Inbox, rival: int, there:
     here = opened(place, create=True)
     target = ToObjects(template="x/{id}", if_exists="newer", newer_by="revision")
     if there:
-        here.run(write_object(here.queue.bucket, target, Thing("x/a", b"zero", "0")))
-    ours = write_object(here.queue.bucket, target, Thing("x/a", b"ours", "2"))
-    theirs = Thing("x/a", b"theirs", str(rival))
-    did = here.run(interrupted(ours, lambda: here.run(write_object(here.queue.bucket, target, theirs))))
+        here.run(write_objects(here.queue.bucket, [Wanted(target, Thing("x/a", b"zero", "0"))]))
+    ours = write_objects(here.queue.bucket, [Wanted(target, Thing("x/a", b"ours", "2"))])
+    theirs = Wanted(target, Thing("x/a", b"theirs", str(rival)))
+    (did,) = here.run(interrupted(ours, lambda: here.run(write_objects(here.queue.bucket, [theirs]))))
     newer = rival > 2
     assert did == ("kept" if newer else "written")
     assert plain_inbox.bucket.get("x/a").body == (b"theirs" if newer else b"ours")
@@ -169,11 +169,11 @@ def writes(request: Any, key: str) -> bool:
 def test_a_write_that_lands_without_an_answer_is_one_write(plain_inbox: Inbox) -> None:
     """The process dies when the object is written: the note tells of it, and the row done again adds nothing."""
     here = opened(place_of(plain_inbox.url, "events", {}), create=True)
-    target, thing = ToObjects(template="x/{id}"), Thing("x/a", b"ours")
-    died = write_object(here.queue.bucket, target, thing)
+    wanted = [Wanted(ToObjects(template="x/{id}"), Thing("x/a", b"ours"))]
+    died = write_objects(here.queue.bucket, wanted)
     with pytest.raises(KeyboardInterrupt):
         here.run(dying_after(died, "x/a"))
-    assert here.run(write_object(here.queue.bucket, target, thing)) == "same"
+    assert here.run(write_objects(here.queue.bucket, wanted)) == ["same"]
     assert events(plain_inbox) == []
     for note in plain_inbox.file("inventory/notes").iterdir():
         age(note, 60)

@@ -55,6 +55,7 @@ def test_a_type_is_written_as_it_was_read() -> None:
         ("id text", "a type such as string"),
         ("id string not null", "a comma or the end behind column 'id', not 'not'"),
         ("id string, id int", "'id' twice"),
+        ("ID string, id int", "'ID' twice"),
         ("tags array<string", "'>', not the end"),
         ("n decimal(50,2)", "up to 38 digits"),
         ("n string; drop", "from '; drop' on"),

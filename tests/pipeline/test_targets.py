@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import bucketmq
-from bucketmq.pipeline import FromEvents, FromQueue, FromTable, Pipeline, ToObjects, ToQueue, ToTable, stage
+from bucketmq.pipeline import FromEvents, FromQueue, FromTable, Pipeline, ToObjects, ToQueue, ToTable, ToUpserts, stage
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.shape import shape_stage
 from bucketmq.pipeline.where import Where
@@ -101,6 +101,10 @@ def test_conditions_on_columns(where: str, true_of: list[int]) -> None:
         ("score >", "expected a value"),
         ("at > '2026-01-01'", "where compares text, numbers and truth values"),
         ("score.x = 1", "has no fields"),
+        ("score > '5'", "never compared with '5'"),
+        ("score IN (1, 'two')", "never compared with 'two'"),
+        ("score = true", "never compared with True"),
+        ("score LIKE '5%'", "column 'score' is double"),
         ("", "where is empty"),
     ],
 )
@@ -109,6 +113,19 @@ def test_a_condition_that_cannot_be_is_told_before_anything_runs(where: str, com
     with pytest.raises(bucketmq.Invalid, match=complaint) as caught:
         shape_stage((target,), "score double, at timestamp")
     assert "queue 'out'" in str(caught.value)
+
+
+def test_a_pipeline_that_would_feed_itself_is_refused() -> None:
+    with pytest.raises(bucketmq.Invalid, match="writes into the queue that it reads"):
+        Pipeline(name="p", source=FromQueue("posts", POST), target=ToQueue(queue="posts"))
+    Pipeline(name="p", source=FromQueue("posts", POST), target=ToQueue(queue="posts", where="flagged"))
+
+
+def test_elements_of_a_row_that_become_one_object_make_a_dead_letter(home: Home) -> None:
+    home.posts.send({"id": "a", "parts": [{"name": "x"}, {"name": "y"}, {"name": "x"}]})
+    home.run(ToObjects(template="{id}/{name}", each="parts"), source="id string, parts array<struct<name:string>>")
+    (reason,) = home.reasons()
+    assert "two elements of column 'parts' become the object 'a/x'" in reason
 
 
 def test_a_row_that_one_target_cannot_take_goes_to_none(home: Home) -> None:
@@ -344,3 +361,22 @@ def test_an_event_and_its_objects_in_one_pipeline_with_two_targets(home: Home) -
     assert home.bucket.get("out/in/a.txt").body == b"abc"
     assert home.bodies("done") == ["in/a.txt"]
     assert json.dumps(home.reasons()) == "[]"
+
+
+def test_a_table_has_the_columns_that_its_target_names() -> None:
+    target = ToUpserts(table="t", key="id", columns=("text", "id"), where="revision > 1")
+    pipeline = Pipeline(
+        name="some",
+        source=FromQueue("rows", "id string, text string, revision bigint"),
+        target=target,
+    )
+    with bucketmq.connect("memory://") as bucket:
+        bucket.queue("rows").send_many([{"id": f"r{n}", "text": "x", "revision": n} for n in range(4)])
+        bucket.queue("rows").run(pipeline.watcher(bucket), stop_when_empty=True, signals=False)
+        assert bucket.table("t").read().sort_by("id").to_pylist() == [{"text": "x", "id": f"r{n}"} for n in (2, 3)]
+    with pytest.raises(bucketmq.Invalid, match="needs a column 'id'; name it among its columns too"):
+        ToUpserts(table="t", key="id", columns=("text",))
+    with pytest.raises(bucketmq.Invalid, match="needs a column 'other'"):
+        Pipeline(
+            name="some", source=pipeline.source, target=ToUpserts(table="t", key="id", columns=("id", "other"))
+        ).chain()

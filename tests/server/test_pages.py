@@ -14,7 +14,7 @@ from bucketmq.bucket.port import Found, Missing
 from bucketmq.client import Bucket
 from bucketmq.errors import Unavailable
 from bucketmq.testing.endpoints import Reply, endpoint
-from server.running import Running, aio_on, payload, serving, settings_with, until
+from server.running import Running, aio_on, payload, serving, settings_with, sync_on, until
 
 
 def test_anybody_may_ask_for_health_and_version(server: Running) -> None:
@@ -69,7 +69,7 @@ def test_metrics_are_what_prometheus_reads(server: Running) -> None:
         "bucketmq_notifier_up 0.0",
     ):
         assert line in lines
-    assert any(re.match(r'bucketmq_store_requests_total\{kind="create"\} [1-9]', line) for line in lines)
+    assert any(re.match(r'bucketmq_store_requests_total\{outcome="done",verb="create"\} [1-9]', line) for line in lines)
     typed = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
     assert len(typed) == len(set(typed))
 
@@ -117,3 +117,15 @@ def test_the_library_and_endpoints_need_no_web_framework() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout.strip() == "[]"
+
+
+def test_queues_are_looked_at_in_the_background_and_a_scrape_costs_nothing() -> None:
+    store = MemoryStore()
+    with sync_on(store) as bucket:
+        bucket.queue("jobs").send_many([1, 2])
+    with serving(lambda: aio_on(store), settings_with()) as agent:
+        until(lambda: 'bucketmq_queue_messages{queue="jobs",state="ready"' in agent.http.get("/metrics").text)
+        before = agent.parts.bucket.requests
+        for _ in range(5):
+            agent.http.get("/metrics")
+        assert agent.parts.bucket.requests == before

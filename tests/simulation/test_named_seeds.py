@@ -43,12 +43,20 @@ def test_a_seed_that_once_failed_passes(seed: int) -> None:
     assert run_seed(seed, tilt=PLAIN).problems == []
 
 
+def test_a_trimmer_that_slept_does_not_take_from_a_subscription_that_began_meanwhile() -> None:
+    assert run_seed(28316).problems == []
+
+
 def test_a_subscription_that_begins_late_claims_nothing_that_a_sleeper_created_below_the_trim_mark() -> None:
     assert run_seed(200002, faults=only(("late_landing", "freeze"))).problems == []
 
 
 BUS_NAMED = {
     690: "an audit compared a writer's time with the store's stamp exactly, and called a reported object missed",
+    12122: "a copy had no answer, the next was refused, and the first landed when nobody had a note of it any more",
+    16724: "a move was done by another attempt, and the write of this one landed over it later",
+    19452: "a delete without an answer landed late and took along what had been written since",
+    8284: "the auditor did not wait for a request that was slow before all was well",
 }
 
 

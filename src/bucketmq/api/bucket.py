@@ -10,7 +10,7 @@ from bucketmq.api.queue import QueueApi
 from bucketmq.api.rules import RulesApi
 from bucketmq.api.tables import TableApi
 from bucketmq.api.watching import WatchingApi
-from bucketmq.procedures.queues import list_queues
+from bucketmq.procedures.queues import list_queues, names_below
 from bucketmq.procedures.requests import Procedure
 
 
@@ -39,6 +39,10 @@ class BucketApi(WatchingApi, ObjectsApi):
         apart. Rows with the same value of the column `group` are replaced and deleted together. With `newer_by`, the
         column of a whole number or a time, an older state of a group that comes late changes nothing."""
         return TableApi(self, name, key, group, newer_by)
+
+    def tables(self) -> Procedure[list[str]]:
+        """The names of all tables. One LIST for each of them."""
+        return (yield from names_below((yield from self.open()), "tables"))
 
     @property
     def rules(self) -> RulesApi:

@@ -86,7 +86,7 @@ class ObjectsApi(Opening):
         32 MiB two PUTs and a DELETE.
         """
         wanted = [Put(key, body) for key, body in objects.items()] if isinstance(objects, Mapping) else objects
-        encoded = [encode_put(each) for each in wanted]
+        encoded = [encode_put(_is(Put, each)) for each in several(wanted, "objects")]
         return (yield from put_many((yield from self.open()), encoded))
 
     def get_many(self, keys: Iterable[str]) -> Procedure[list[Read | Failed]]:
@@ -104,7 +104,7 @@ class ObjectsApi(Opening):
         PUTs and a DELETE.
         """
         wanted = [Move(key, target) for key, target in moves.items()] if isinstance(moves, Mapping) else moves
-        return (yield from move_many((yield from self.open()), [_is(Move, each) for each in wanted]))
+        return (yield from move_many((yield from self.open()), [_is(Move, each) for each in several(wanted, "moves")]))
 
     def delete_many(self, keys: Iterable[str | Delete]) -> Procedure[list[Deleted | Failed]]:
         """Delete many objects and report them together; a `Delete` in place of a key has a condition.
@@ -173,6 +173,8 @@ class ObjectsApi(Opening):
 def several(keys: Iterable[Item], what: str) -> Iterable[Item]:
     if isinstance(keys, str | bytes):
         raise Invalid(f"{what} are a list, not {keys!r}; write [{keys!r}]")
+    if not isinstance(keys, Iterable):
+        raise Invalid(f"{what} are a list, not {keys!r:.80}")
     return keys
 
 

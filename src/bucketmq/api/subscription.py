@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -144,7 +145,7 @@ class SubscriptionApi(Generic[Delivery]):
             if keep_alive:
                 for lot in found:
                     keeper.keep_alive(lot)
-            messages = [message for lot in found for message in lot.messages]
+            messages = chain.from_iterable(lot.messages for lot in found)
             return Received(found, (yield from fetch_bodies(sub.queue, messages)), Nobody())
         except BaseException:
             claimed.give_back()
@@ -157,7 +158,7 @@ class SubscriptionApi(Generic[Delivery]):
 
     def deliveries_of(self, found: Received) -> list[Delivery]:
         deliveries = self.queue.bucket.lent.deliveries
-        return [each for lot in found.lots for each in deliveries(lot, found.bodies)]
+        return list(chain.from_iterable(deliveries(lot, found.bodies) for lot in found.lots))
 
     def delivery(self, receipt: str) -> Procedure[Delivery]:
         """A delivery received elsewhere, to settle it here by its receipt. It has no body."""

@@ -11,8 +11,9 @@ from bucketmq.api.opening import Opening
 from bucketmq.errors import Invalid
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.tables.commit import commit
+from bucketmq.procedures.tables.drop import drop
 from bucketmq.procedures.tables.opened import Committed, OpenTable, open_table
-from bucketmq.procedures.tables.read import Snapshot, Wanted, read, snapshot
+from bucketmq.procedures.tables.read import Snapshot, Wanted, read, read_files, snapshot
 from bucketmq.queue.settings import check_name
 from bucketmq.tables.changes import Change, Delete, Replace, Rows, Upsert
 from bucketmq.tables.head import GroupValue, Mark, Shape
@@ -89,6 +90,21 @@ class TableApi:
             keys=_listed(keys, "keys"),
         )
         return (yield from read((yield from self.open()), wanted, at))
+
+    def drop(self) -> Procedure[bool]:
+        """Drop the table with all its rows; False if there is none. A later commit creates it again.
+
+        One GET, one LIST, and a DELETE for the head and for each file.
+        """
+        return (yield from drop((yield from self.open())))
+
+    def read_files(
+        self, at: Snapshot, files: Iterable[str], *, columns: Iterable[str] | None = None
+    ) -> Procedure[dict[str, pa.Table]]:
+        """The rows of some files of a snapshot, by file: for a reader that keeps what it has read, and needs only the
+        files that a commit has changed. One GET for each; `NotFound` if the snapshot is too old."""
+        wanted = frozenset(several(files, "files"))
+        return (yield from read_files((yield from self.open()), at, wanted, _listed(columns, "columns")))
 
 
 def _listed(values: Iterable[Item] | None, what: str) -> tuple[Item, ...] | None:

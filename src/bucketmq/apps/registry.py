@@ -24,7 +24,14 @@ from bucketmq.errors import BucketMQError, Invalid, NotFound
 
 GROUP = "bucketmq.apps"
 
-BUILT_IN = {"moderation": "bucketmq.apps.moderation.app:MODERATION"}
+BUILT_IN = {
+    "artifacts": "bucketmq.apps.artifacts.app:ARTIFACTS",
+    "documents": "bucketmq.apps.documents.app:DOCUMENTS",
+    "logs": "bucketmq.apps.logs.app:LOGS",
+    "moderation": "bucketmq.apps.moderation.app:MODERATION",
+    "research": "bucketmq.apps.research.app:RESEARCH",
+    "images": "bucketmq.apps.images.app:IMAGES",
+}
 """Name -> module:attribute. A table, so that listing names imports nothing and works without installed metadata."""
 
 

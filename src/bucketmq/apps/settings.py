@@ -133,6 +133,25 @@ def words_of(options: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def kept_secret(kind: type[AppSettings], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Options for a child process: those that may stand in its command line, which others on the machine can read, and
+    the secrets among them as variables of its environment."""
+    shown, hidden = dict(options), {}
+    for field in fields_of(kind):
+        if field.name not in shown or not (field.secret or _has_secret(shown[field.name])):
+            continue
+        first = field.variables[:1]  # no other one could take its place there
+        if first and first[0].read is None:
+            value = shown.pop(field.name)
+            hidden[first[0].name] = " ".join(value) if isinstance(value, list | tuple) else str(value)
+    return shown, hidden
+
+
+def _has_secret(value: Any) -> bool:
+    """A URL may hold a password or a key."""
+    return isinstance(value, str) and "://" in value and without_secrets(value) != value
+
+
 def _plain(kind: Any) -> Any:
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
@@ -292,6 +311,7 @@ __all__ = [
     "Variable",
     "bucket_of",
     "explain_settings",
+    "kept_secret",
     "parse_options",
     "read_settings",
     "shown_settings",

@@ -34,6 +34,7 @@ from bucketmq.cli import (
     spark,
     subscriptions,
     sweep,
+    tables,
     watch,
     worker,
 )
@@ -283,6 +284,11 @@ ROOT.add(
 ROOT.add("Objects", objects.get, "bucketmq get pending/7.json", "bucketmq get pending/7.json --json")
 ROOT.add("Objects", objects.mv, "bucketmq mv pending/7.json approved/7.json")
 ROOT.add("Objects", objects.rm, "bucketmq rm pending/7.json")
+TABLES = _group("tables", "Objects", "Rows that change, in Parquet files: list, show and remove tables.")
+
+TABLES.add("Verbs", tables.ls, "bucketmq tables ls", "bucketmq tables ls --json")
+TABLES.add("Verbs", tables.show, "bucketmq tables show users", "bucketmq tables show users --group ada --json")
+TABLES.add("Verbs", tables.rm, "bucketmq tables rm users --yes")
 ROOT.add(
     "Work",
     worker.worker,

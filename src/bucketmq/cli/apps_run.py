@@ -20,11 +20,12 @@ from bucketmq import aio
 from bucketmq.apps import registry
 from bucketmq.apps.app import SPARK, App, Here, Page
 from bucketmq.apps.provide import provide
-from bucketmq.apps.settings import AppSettings, parse_options, read_settings, words_of
+from bucketmq.apps.settings import AppSettings, kept_secret, parse_options, read_settings, words_of
 from bucketmq.apps.supervisor import Supervisor
 from bucketmq.cli.agent import run_agent
 from bucketmq.cli.apps import Name, SettingsFile
 from bucketmq.cli.exits import Code
+from bucketmq.cli.figures import reported
 from bucketmq.cli.options import Json, open_bucket, state_of, wants_json
 from bucketmq.cli.output import emit, emit_text, flush, say
 from bucketmq.cli.worker import log_to_stderr
@@ -32,6 +33,7 @@ from bucketmq.client import Bucket
 from bucketmq.crew import END_SECONDS
 from bucketmq.errors import Invalid, NotFound, Unavailable
 from bucketmq.pipeline import FromEvents, FromQueue, Pipeline
+from bucketmq.pipeline.ends import FromTable
 
 PARENT_SECONDS = 0.5
 
@@ -119,14 +121,15 @@ def _run_all(
         else:
             say(f"{time.monotonic() - began:6.1f} s  {part:<10} {text}")
 
+    shown, hidden = kept_secret(app.settings, options)
     commands = {
-        part: ["--json", "apps", "run", app.name, "--only", part, f"--parent={os.getpid()}", *words, *words_of(options)]
+        part: ["--json", "apps", "run", app.name, "--only", part, f"--parent={os.getpid()}", *words, *words_of(shown)]
         for part in wanted
     }
     tell(app.name, f"starting {', '.join(wanted)}; stop all with Ctrl-C")
     stop = threading.Event()
     with _signals(stop) as interrupted, tempfile.TemporaryDirectory(prefix="bucketmq-apps-") as folder:
-        environment = {"PYTHONUNBUFFERED": "1", **(page.environment if page is not None else {})}
+        environment = {"PYTHONUNBUFFERED": "1", **hidden, **(page.environment if page is not None else {})}
         with Supervisor(commands, folder=Path(folder), environment=environment, tell=tell) as running:
             ready = _once(lambda: tell(app.name, f"all parts are ready on {_shown(settings)}"))
 
@@ -264,6 +267,12 @@ def _run_without_spark(bucket: Bucket, pipelines: list[Pipeline], ready: Callabl
     if len(pipelines) > 1:
         raise Invalid("without Spark each pipeline is a part of its own: name one with --only")
     (pipeline,) = pipelines
+    log = "" if isinstance(pipeline.source, FromTable) else pipeline.source.log
+    with reported(bucket, "pipeline", pipeline.name, log, wanted=True):
+        _run_one(bucket, pipeline, ready, once=once)
+
+
+def _run_one(bucket: Bucket, pipeline: Pipeline, ready: Callable[[str], None], *, once: bool) -> None:
     match pipeline.source:
         case FromEvents() as source:
             bucket.watch(source.filter, name=pipeline.name, start="beginning")(pipeline.watcher(bucket))

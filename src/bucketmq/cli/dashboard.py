@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bucketmq import aio
+from bucketmq.cli.figures import OtlpOption
 from bucketmq.cli.options import PROBE_VARIABLE, Json, Url, the_url, wants_json
 from bucketmq.cli.output import emit, emit_text, flush, say
 from bucketmq.cli.serve import NEEDED, TrustedProxy
-from bucketmq.cli.tokens import TOKENS_VARIABLE, gate_settings, warn_of_plain_http
+from bucketmq.cli.tokens import gate_settings, warn_of_plain_http
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.errors import Invalid, Unsupported
+from bucketmq.server.people import TOKENS_VARIABLE
 
 if TYPE_CHECKING:
     from bucketmq.dashboard.tab import Tab
@@ -48,6 +50,7 @@ def dashboard(
     https: Annotated[
         bool, typer.Option("--https", help="A proxy in front speaks https: the cookie goes over nothing else.")
     ] = False,
+    otlp: OtlpOption = None,
     trusted_proxy: TrustedProxy = None,
     url: Url = None,
     as_json: Json = False,
@@ -84,7 +87,7 @@ def dashboard(
             warn_of_plain_http(host, https=https)
             flush()
 
-        asyncio.run(_serve(wanted, settings, host, port, listening, tabs=tabs, samples=figures))
+        asyncio.run(_serve(wanted, settings, host, port, listening, tabs=tabs, samples=figures, otlp=otlp))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
@@ -92,13 +95,21 @@ def dashboard(
 
 
 async def _serve(
-    url: str, settings: GateSettings, host: str, port: int, listening: Listening, *, tabs: Sequence[Tab], samples: bool
+    url: str,
+    settings: GateSettings,
+    host: str,
+    port: int,
+    listening: Listening,
+    *,
+    tabs: Sequence[Tab],
+    samples: bool,
+    otlp: str | None,
 ) -> None:
     from bucketmq.dashboard.app import serve
 
     probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
     async with aio.connect(url, probe=probe) as bucket:
-        await serve(bucket, settings, host=host, port=port, listening=listening, tabs=tabs, samples=samples)
+        await serve(bucket, settings, host=host, port=port, listening=listening, tabs=tabs, samples=samples, otlp=otlp)
 
 
 def token(

@@ -12,6 +12,7 @@ from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, QueueName, Url, Yes, existing_queue, open_bucket, wants_json
 from bucketmq.cli.output import age, ask, body_text, emit, emit_text, plural, say, table
 from bucketmq.deliveries import DeadLetter, message_dict
+from bucketmq.events.rule import spoken
 
 BODY_CHARACTERS = 60
 REASON_CHARACTERS = 80
@@ -34,7 +35,7 @@ def dead(
             emit(letter.to_dict())
     elif full:
         for letter in found:
-            _show_full(letter)
+            _show_full(queue, letter)
     elif found:
         _show_table(found)
         say(f"see every attempt: bucketmq dead {queue} --full; send them again: bucketmq redrive {queue}")
@@ -55,9 +56,9 @@ def _show_table(letters: list[DeadLetter]) -> None:
     table(("id", "died", "#attempts", "reason", "body"), rows)
 
 
-def _show_full(letter: DeadLetter) -> None:
+def _show_full(queue: str, letter: DeadLetter) -> None:
     row = letter.to_dict()
-    emit_text(f"id        {letter.id}  subscription {letter.subscription}  attempts {row['attempts']}")
+    emit_text(f"id        {letter.id}  subscription {spoken(queue, letter.subscription)}  attempts {row['attempts']}")
     emit_text(f"sent      {row['sent_at']}")
     emit_text(f"died      {row['died_at']}")
     emit_text(f"body      {body_text(row)}")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import typer
 
+from bucketmq.api.tables import TableApi
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import open_bucket, wants_json
 from bucketmq.cli.output import ask, diagnose, emit, plural, printable, screen
 from bucketmq.client import Bucket
 from bucketmq.errors import NotFound
 from bucketmq.log.layout import QueueKeys
+from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.tables.inspect import TableInspection, inspect_table
 from bucketmq.procedures.upkeep.inspect import Finding, Inspection, inspect
 from bucketmq.procedures.upkeep.mend import mend
 from bucketmq.procedures.verbs import list_page
@@ -28,6 +31,9 @@ def deep(
         found = [bucket.run(inspect(bucket.prefix, name)) for name in _names(bucket, queue)]
         for each in found:
             _show(each, as_json=as_json)
+        tables = [_look_at_table(bucket, name) for name in (bucket.tables() if queue is None else ())]
+        for table in tables:
+            _show_table(table, as_json=as_json)
         mendable = [finding for each in found for finding in each.findings if finding.mendable]
         if mending and mendable:
             question = (
@@ -35,8 +41,26 @@ def deep(
             )
             if ask(question, yes=yes):
                 found = [_mend(bucket, each, as_json=as_json) for each in found]
-    if any(each.findings for each in found):
+    if any(each.findings for each in found) or any(each.findings for each in tables):
         raise typer.Exit(Code.ERROR)
+
+
+def _look_at_table(bucket: Bucket, name: str) -> TableInspection:
+    def work() -> Procedure[TableInspection]:
+        return (yield from inspect_table((yield from TableApi(bucket.api, name, None, None, None).open())))
+
+    return bucket.run(work())
+
+
+def _show_table(found: TableInspection, *, as_json: bool) -> None:
+    if as_json:
+        findings = [_row(each) for each in found.findings]
+        emit({"table": found.table, "files": found.files, "rows": found.rows, "findings": findings})
+        return
+    for finding in found.findings:
+        diagnose("FAIL", f"table {finding.queue}: {finding.key}: {finding.what}", finding.cure)
+    if not found.findings:
+        diagnose("ok", f"table {found.table}: {plural(found.files, 'file')}, {plural(found.rows, 'row')}: no damage")
 
 
 def _names(bucket: Bucket, queue: str | None) -> list[str]:

@@ -6,7 +6,10 @@ import enum
 import json
 import sys
 
-from bucketmq.cli.output import printable
+import typer
+
+from bucketmq.cli.output import printable, say
+from bucketmq.crew import Scene
 from bucketmq.errors import BucketMQError, Contended, Invalid, LeaseLost, Unavailable
 
 
@@ -52,6 +55,13 @@ def tell(kind: str, message: str, *, as_json: bool) -> None:
     text = message if _points(message) else " ".join(message.split())
     line = json.dumps({"error": {"kind": kind, "message": text}}) if as_json else f"error ({kind}): {text}"
     sys.stderr.write(printable(line, lines=True) + "\n")
+
+
+def end(scene: Scene) -> None:
+    """End a demo whose scene is over. Where it failed, say where its bucket and its logs are, and exit with 1."""
+    if not scene.good:
+        say(f"the bucket and the logs are in {scene.folder}")
+        raise typer.Exit(Code.ERROR)
 
 
 def _points(message: str) -> bool:

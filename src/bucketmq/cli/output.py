@@ -126,12 +126,17 @@ class LogLines(logging.Formatter):
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """A table on standard output. Columns whose name begins with '#' are numbers."""
+    screen().print(made_table(columns, rows, title=title))
+
+
+def made_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
+    """The same, not printed yet."""
     made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
     for name in columns:
         made.add_column(name.lstrip("#"), justify="right" if name.startswith("#") else "left", overflow="fold")
     for row in rows:
         made.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in row))
-    screen().print(made)
+    return made
 
 
 DIAGNOSES = {"ok": "green", "warn": "yellow", "lost": "yellow", "FAIL": "bold red"}

@@ -6,7 +6,6 @@ How a name leads to one, and which options it has of its own, is `bucketmq.cli.p
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import inspect
 import re
@@ -26,16 +25,21 @@ from platformdirs import user_state_path
 from bucketmq.apps.settings import bucket_of
 from bucketmq.bucket.urls import without_secrets
 from bucketmq.cli.exits import Code
+from bucketmq.cli.figures import MetricsHostOption, MetricsPortOption, OtlpOption, ReportOption, served
 from bucketmq.cli.options import Json, Url, a_url, state_of, the_url, wants_json
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
-from bucketmq.cli.pipeline_metrics import MetricsPage
+from bucketmq.cli.pipeline_metrics import PipelineFigures
 from bucketmq.cli.pipeline_names import app_of, is_chore, known, load, made, option_words, options_of
 from bucketmq.cli.progress import Progress
 from bucketmq.cli.worker import log_to_stderr
+from bucketmq.client import connect
 from bucketmq.errors import Invalid
+from bucketmq.metrics.report import Reporter
 from bucketmq.pipeline import Pipeline, Stage
+from bucketmq.pipeline.ends import FromTable
+from bucketmq.procedures.queues import EVENTS
 from bucketmq.queue.settings import DEAD_SUFFIX
-from bucketmq.spark.options import whole
+from bucketmq.spark.options import STORE_OPTIONS, place_of, whole
 from bucketmq.spark.running.failure import explained
 from bucketmq.spark.running.progress import Figures, Stop, Totals, attend
 from bucketmq.spark.setup import APP, private
@@ -44,6 +48,7 @@ from bucketmq.spark.setup.session import LEVELS, is_there, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For verbs that hand options on to the pipeline."""
@@ -134,10 +139,10 @@ def run(
         float, typer.Option(metavar="SECONDS", min=0.0, help="A batch begins so often, if anything is new.")
     ] = 1.0,
     checkpoint: Checkpoint = None,
-    metrics_port: Annotated[
-        int | None, typer.Option(metavar="PORT", min=0, max=65535, help="Figures for Prometheus; 0 is any free port.")
-    ] = None,
-    metrics_host: Annotated[str, typer.Option(metavar="HOST", help="Where these are served.")] = "127.0.0.1",
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
+    otlp: OtlpOption = None,
+    report: ReportOption = True,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help=f"Show Spark's own log: {', '.join(LEVELS)}.")
     ] = None,
@@ -169,7 +174,8 @@ def run(
             options,
             once=once,
             trigger=trigger,
-            page=_page(found.name, metrics_host, metrics_port),
+            page=_page(found.name, metrics_host, metrics_port, otlp),
+            report=report,
             as_json=as_json,
         )
 
@@ -246,19 +252,25 @@ def _run_pipeline(
     *,
     once: bool,
     trigger: float,
-    page: contextlib.AbstractContextManager[MetricsPage | None],
+    page: contextlib.AbstractContextManager[PipelineFigures],
+    report: bool,
     as_json: bool,
 ) -> None:
     from bucketmq.spark.running.run import start
 
     totals = Totals()
     stop = Stop()
-    with page as metrics, _signals(stop) as interrupted, Progress(f"{pipeline.name}: waiting for messages") as line:
+    with (
+        page as metrics,
+        _reporting(pipeline, url, options, wanted=report) as tell_report,
+        _signals(stop) as interrupted,
+        Progress(f"{pipeline.name}: waiting for messages") as line,
+    ):
 
         def told(figures: Figures) -> None:
             totals.add(figures)
-            if metrics is not None:
-                metrics.show(totals)
+            metrics.show(totals)
+            tell_report(figures)
             if as_json:
                 emit({"pipeline": pipeline.name, **msgspec.structs.asdict(figures)})
                 flush()
@@ -303,7 +315,7 @@ def run_together(
         started()
         with ThreadPoolExecutor(len(queries)) as threads:
             running = [
-                threads.submit(attend, query, stop, functools.partial(_tell_batch, each.name))
+                threads.submit(_attend_and_report, query, stop, each, place)
                 for query, each in zip(queries, pipelines, strict=True)
             ]
             ended = wait(running, return_when=FIRST_EXCEPTION).done
@@ -313,6 +325,40 @@ def run_together(
                 each.result()
     if interrupted():
         raise typer.Exit(Code.INTERRUPTED)
+
+
+def _attend_and_report(query: StreamingQuery, stop: Stop, pipeline: Pipeline, url: str) -> None:
+    with _reporting(pipeline, url, {}, wanted=True) as tell_report:
+
+        def told(figures: Figures) -> None:
+            _tell_batch(pipeline.name, figures)
+            tell_report(figures)
+
+        attend(query, stop, told)
+
+
+@contextlib.contextmanager
+def _reporting(
+    pipeline: Pipeline, url: str, options: dict[str, str], *, wanted: bool
+) -> Iterator[Callable[[Figures], None]]:
+    """Leave the figures of each batch in the bucket. Its requests are made on executors, and not counted here."""
+    if not wanted:
+        yield lambda _: None
+        return
+    log = EVENTS if isinstance(pipeline.source, FromTable) else pipeline.source.log
+    of_store: Any = {name: text for name, text in options.items() if name.lower() in STORE_OPTIONS}
+    store = dict(place_of(url, log, of_store).options)
+    with (
+        connect(url, probe=False, **store) as bucket,
+        Reporter(
+            bucket,
+            "pipeline",
+            pipeline.name,
+            queue="" if isinstance(pipeline.source, FromTable) else log,
+            counts_requests=False,
+        ) as reporter,
+    ):
+        yield lambda each: reporter.batch(each.rows, dead=each.dead_letters, seconds=each.seconds, lag=each.lag)
 
 
 def _tell_batch(name: str, figures: Figures) -> None:
@@ -352,12 +398,12 @@ def _words(name: str, figures: Figures, totals: Totals) -> str:
     )
 
 
-def _page(name: str, host: str, port: int | None) -> contextlib.AbstractContextManager[MetricsPage | None]:
-    if port is None:
-        return contextlib.nullcontext()
-    page = MetricsPage(name, host, port)
-    say(f"metrics at {page.url}")
-    return page
+@contextlib.contextmanager
+def _page(name: str, host: str, port: int | None, otlp: str | None) -> Iterator[PipelineFigures]:
+    """The figures of a pipeline, served and sent as far as that is wanted."""
+    figures = PipelineFigures(name)
+    with served(figures.families, port=port, host=host, otlp=otlp):
+        yield figures
 
 
 def _show_chore(name: str, *, as_json: bool) -> None:

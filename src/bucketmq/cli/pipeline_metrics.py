@@ -1,19 +1,15 @@
-"""The figures of a pipeline as a page for Prometheus, served by prometheus-client from a thread beside it."""
+"""The figures of a pipeline for Prometheus and for collectors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from bucketmq.errors import Invalid, Unsupported
-from bucketmq.server.metrics import Labels, build_info, counter, gauge, registry_of
+from bucketmq.metrics.families import Labels, build_info, counter, gauge
 from bucketmq.spark.running.progress import Totals
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
-
-PATH = "/metrics"
 
 
 def families(pipeline: str, totals: Totals) -> Iterator[Metric]:
@@ -32,33 +28,15 @@ def families(pipeline: str, totals: Totals) -> Iterator[Metric]:
         yield gauge("pipeline_rows_per_second", "In the last batch.", {labels: last.rows_per_second})
 
 
-class MetricsPage:
-    """Served from when it is made until the block ends. `Invalid` if the port cannot be had."""
+class PipelineFigures:
+    """The figures of one pipeline, which is told its totals."""
 
-    def __init__(self, pipeline: str, host: str, port: int) -> None:
-        try:
-            from prometheus_client import start_http_server
-        except ImportError:
-            raise Unsupported(
-                "metrics need the package prometheus-client; run: pip install prometheus-client"
-            ) from None
+    def __init__(self, pipeline: str) -> None:
+        self._pipeline = pipeline
         self._totals = Totals()
-        try:
-            self._server, self._thread = start_http_server(
-                port, host, registry_of(lambda: families(pipeline, self._totals))
-            )
-        except OSError as error:
-            raise Invalid(f"metrics cannot be served on {host}:{port}: {error.strerror}; choose another port") from None
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._server.server_port}{PATH}"
 
     def show(self, totals: Totals) -> None:
         self._totals = totals
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def families(self) -> Iterator[Metric]:
+        return families(self._pipeline, self._totals)

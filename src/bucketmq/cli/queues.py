@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from bucketmq.cli.exits import Code, tell
+from bucketmq.cli.exits import Code
 from bucketmq.cli.options import (
     Json,
     QueueName,
@@ -21,12 +19,14 @@ from bucketmq.cli.options import (
     open_bucket,
     wants_json,
 )
-from bucketmq.cli.output import age, ask, clear, emit, flush, plural, say, table
+from bucketmq.cli.output import ask, emit, plural, say, table
+from bucketmq.cli.stats_show import bill, show_stats, stats_row
+from bucketmq.cli.stats_watch import NOTHING
+from bucketmq.cli.stats_watch import watch as again
 from bucketmq.client import Queue
-from bucketmq.engines.meter import Requests
 from bucketmq.errors import Corrupt, NotFound
-from bucketmq.pricing import cost, dollars, prices_of
-from bucketmq.procedures.upkeep.stats import QueueStats, ReaderStats, SubscriptionStats
+from bucketmq.pricing import prices_of
+from bucketmq.procedures.upkeep.stats import QueueStats
 from bucketmq.queue.settings import MAIN
 
 Provider = Annotated[
@@ -119,117 +119,33 @@ def stats(
     backs off, or a send with a delay. A message counts once for each subscription that has not settled it.
 
     Costs a handful of requests however deep the queue is. Those of this very call are shown with their price. Exits
-    with 1 if a queue is damaged.
+    with 1 if a queue is damaged. With --watch also what goes in and out per second between two looks.
     """
     prices_of(provider)
     show_json = wants_json(context, as_json)
     with open_bucket(context, url, probe=False) as bucket:
-        while True:
-            before = bucket.requests
+
+        def look() -> list[QueueStats]:
             names = [queue] if queue is not None else bucket.queues()
-            found = [existing_queue(bucket, name).stats() for name in names]
-            requests = bucket.requests - before
-            damaged = ". ".join(str(damage) for each in found for damage in each.damaged)
-            if watch and not show_json:
-                clear()
-            if show_json:
-                for each in found:
-                    emit(stats_row(each, requests, provider))
-            elif found:
-                show_stats(found, one=queue is not None)
-                say(bill(requests, provider, "this call"))
-            if not watch:
-                break
-            if damaged:
-                tell(Corrupt.kind, damaged, as_json=show_json)
-            flush()
-            time.sleep(every)
+            return [existing_queue(bucket, name).stats() for name in names]
+
+        if watch:
+            again(bucket, look, one=queue is not None, every=every, provider=provider, as_json=show_json)
+        before = bucket.requests
+        found = look()
+        requests = bucket.requests - before
+    damaged = ". ".join(str(damage) for each in found for damage in each.damaged)
+    if show_json:
+        for each in found:
+            emit(stats_row(each, requests, provider))
+    elif found:
+        show_stats(found, one=queue is not None)
+        say(bill(requests, provider, "this call"))
     if not found:
-        say("there are no queues yet; make one: bucketmq send jobs '{\"n\": 1}'")
+        say(NOTHING)
         raise typer.Exit(Code.EMPTY)
     if damaged:
         raise Corrupt(damaged)
-
-
-def stats_row(stats: QueueStats, requests: Requests, provider: str) -> dict[str, Any]:
-    """The stats of a queue as JSON: when they were taken, the requests that took, and their price."""
-    row: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **msgspec.to_builtins(stats)}
-    row["requests"] = msgspec.to_builtins(requests)
-    row["price"] = {"provider": provider, "usd": cost(requests, provider)}
-    return row
-
-
-def show_stats(found: list[QueueStats], *, one: bool) -> None:
-    table(
-        ("queue", "#ready", "#in flight", "#delayed", "#dead", "oldest ready", "#sent", "#shards"),
-        [
-            (
-                each.queue,
-                f"{each.ready:,}",
-                f"{each.in_flight:,}",
-                f"{'≥ ' if each.delayed_is_at_least else ''}{each.delayed:,}",
-                f"{each.dead:,}",
-                age(each.oldest_ready_seconds),
-                f"{each.sent:,}",
-                each.shards,
-            )
-            for each in found
-        ],
-    )
-    if one:
-        _show_shards(found[0].subscriptions)
-        _show_readers(found[0].readers)
-    for each in found:
-        for line in each.advice:
-            say(f"{each.queue}: {line}")
-
-
-def _show_shards(subscriptions: tuple[SubscriptionStats, ...]) -> None:
-    if subscriptions:
-        table(
-            (
-                "subscription",
-                "#shard",
-                "#ready",
-                "#in flight",
-                "#delayed",
-                "oldest ready",
-                "#end of log",
-                "#processes",
-                "#conflicts",
-            ),
-            [
-                (
-                    sub.name if place == 0 else "",
-                    shard.shard,
-                    f"{shard.ready:,}",
-                    f"{shard.in_flight:,}",
-                    f"{shard.delayed:,}",
-                    age(shard.oldest_ready_seconds),
-                    f"{shard.tail:,}",
-                    sub.holders if place == 0 else "",
-                    f"{sub.conflict_rate:.0%}" if place == 0 else "",
-                )
-                for sub in subscriptions
-                for place, shard in enumerate(sub.shards)
-            ],
-        )
-
-
-def _show_readers(readers: tuple[ReaderStats, ...]) -> None:
-    """Readers that keep their own progress, such as Spark queries. Most queues have none, and show nothing."""
-    if readers:
-        table(
-            ("reader", "#lag", "last progress", "holds back trimming"),
-            [(each.name, f"{each.lag:,}", age(each.idle_seconds), "yes" if each.holds else "no") for each in readers],
-        )
-
-
-def bill(requests: Requests, provider: str, what: str) -> str:
-    """Requests and their price, in a line."""
-    kinds = ("get", "create", "replace", "list", "delete")
-    made = ", ".join(f"{count:,} {kind}" for kind in kinds if (count := getattr(requests, kind)))
-    return f"{what}: {made or 'no requests'} = {dollars(cost(requests, provider))} on {prices_of(provider).name}"
 
 
 def purge(

@@ -15,10 +15,12 @@ from urllib.parse import urlsplit
 import typer
 
 from bucketmq import aio
+from bucketmq.cli.figures import OtlpOption
 from bucketmq.cli.options import PROBE_VARIABLE, Json, Url, the_url, wants_json
 from bucketmq.cli.output import LogLines, emit, flush, say
-from bucketmq.cli.tokens import TOKENS_VARIABLE, gate_settings
+from bucketmq.cli.tokens import gate_settings
 from bucketmq.errors import Invalid, Unsupported
+from bucketmq.server.people import TOKENS_VARIABLE
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -108,6 +110,7 @@ def serve(
     https: Annotated[
         bool, typer.Option("--https", help="A proxy in front speaks https: the dashboard's cookie needs that.")
     ] = False,
+    otlp: OtlpOption = None,
     trusted_proxy: TrustedProxy = None,
     origin: Annotated[
         list[str] | None, typer.Option(metavar="HOST", help="May ask to send CloudEvents. Default: anybody.")
@@ -158,7 +161,7 @@ def serve(
                 https=https,
                 trusted_proxies=trusted_proxy or [],
             )
-        asyncio.run(_serve(wanted, settings, host, port, page, as_json=wants_json(context, as_json)))
+        asyncio.run(_serve(wanted, settings, host, port, page, otlp=otlp, as_json=wants_json(context, as_json)))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
@@ -166,7 +169,14 @@ def serve(
 
 
 async def _serve(
-    url: str, settings: ServerSettings, host: str, port: int, page: GateSettings | None, *, as_json: bool
+    url: str,
+    settings: ServerSettings,
+    host: str,
+    port: int,
+    page: GateSettings | None,
+    *,
+    otlp: str | None,
+    as_json: bool,
 ) -> None:
     from bucketmq.server.run import check_host
     from bucketmq.server.run import serve as run_server
@@ -185,7 +195,8 @@ async def _serve(
     probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
     bucket = aio.connect(url, probe=probe)
     try:
-        await run_server(bucket, settings, host=host, port=port, listening=listening, beside=_page(bucket, page))
+        beside = _page(bucket, page)
+        await run_server(bucket, settings, host=host, port=port, listening=listening, beside=beside, otlp=otlp)
     finally:
         await bucket.close()
 

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bucketmq.cli.output import say
 from bucketmq.errors import Invalid
 
 if TYPE_CHECKING:
     from bucketmq.server.gate import GateSettings
-
-TOKENS_VARIABLE = "BUCKETMQ_DASHBOARD_TOKENS"
 
 
 def gate_settings(
@@ -31,9 +28,12 @@ def gate_settings(
 
 
 def warn_of_plain_http(host: str, *, https: bool) -> None:
+    from bucketmq.cli.output import say  # rich comes with it, and settings of applications import this module
     from bucketmq.server.access import is_loopback
 
     if not https and not is_loopback(host):
+        from bucketmq.cli.output import say  # not cheap, and applications import this module
+
         say("WITHOUT HTTPS: everybody on the way can read tokens; put a proxy in front and give --https")
 
 

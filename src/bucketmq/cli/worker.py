@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib
 import inspect
@@ -10,7 +11,7 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -20,11 +21,23 @@ import typer
 
 from bucketmq import aio
 from bucketmq.cli.exits import Code
+from bucketmq.cli.figures import (
+    LOOK_DEFAULT,
+    LookOption,
+    MetricsHostOption,
+    MetricsPortOption,
+    OtlpOption,
+    ReportOption,
+    reported,
+    shown,
+)
 from bucketmq.cli.options import Json, Url, existing_queue, open_bucket, wants_json
 from bucketmq.cli.output import LogLines, emit, plural, say, say_lines
-from bucketmq.cli.queues import Provider, bill
+from bucketmq.cli.queues import Provider
+from bucketmq.cli.stats_show import bill
 from bucketmq.engines.meter import Requests
 from bucketmq.errors import BucketMQError, Invalid
+from bucketmq.facade import Observable
 from bucketmq.outcomes import Bury, Release, Retry
 from bucketmq.pricing import cost, prices_of
 
@@ -44,6 +57,11 @@ def worker(
         float | None, typer.Option(metavar="SECONDS", help="Of a lease; kept alive while a handler runs.")
     ] = None,
     stop_when_empty: Annotated[bool, typer.Option("--stop-when-empty", help="End when nothing is ready.")] = False,
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
+    otlp: OtlpOption = None,
+    look_every: LookOption = LOOK_DEFAULT,
+    report: ReportOption = True,
     provider: Provider = "s3",
     url: Url = None,
     as_json: Json = False,
@@ -52,24 +70,36 @@ def worker(
 
     The handler is decorated with @queue.handler, or a plain function with --queue, whose queue must exist. It may be
     async. An exception is a retry, and is logged. SIGTERM and Ctrl-C finish the messages in hand, give the others back
-    and exit with 0. With --stop-when-empty it exits with 1 if it leaves messages behind that failed.
+    and exit with 0. With --stop-when-empty it exits with 1 if it leaves messages behind that failed, and leaves no
+    report for the dashboard.
     """
     prices_of(provider)
     function = load(handler)
     log_to_stderr()  # unless the handler's module has set up logging of its own
     options: dict[str, Any] = {"concurrency": concurrency, "lease_seconds": lease, "stop_when_empty": stop_when_empty}
     tally = Tally()
+
+    @contextlib.contextmanager
+    def told(bucket: Observable, name: str) -> Iterator[None]:
+        with (
+            shown(bucket, [name], port=metrics_port, host=metrics_host, otlp=otlp, look_seconds=look_every),
+            reported(bucket, "worker", name, name, wanted=report and not stop_when_empty),
+        ):
+            yield
+
     if queue is None and hasattr(function, "queue"):
         own = function.queue
         say(f"worker for {own.name}: {handler}, {plural(concurrency, 'handler')} at a time; stop it with Ctrl-C")
-        requests = _run_decorated(own, tally.counting(function), options)
+        with told(own, own.name):
+            requests = _run_decorated(own, tally.counting(function), options)
     elif queue is None:
         raise Invalid(f"{handler} is a plain function; say where to receive with --queue, or decorate it")
     else:
         with open_bucket(context, url) as bucket:
             found = existing_queue(bucket, queue)
             say(f"worker for {queue}: {handler}, {plural(concurrency, 'handler')} at a time; stop it with Ctrl-C")
-            found.run(tally.counting(function), **options)
+            with told(bucket, queue):
+                found.run(tally.counting(function), **options)
             requests = bucket.requests
     _report(tally, requests, provider, as_json=wants_json(context, as_json))
     if stop_when_empty and tally.failing:

@@ -15,12 +15,15 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from bucketmq import __version__, aio
-from bucketmq.dashboard import charts, dead, overview, queues, rules
+from bucketmq.dashboard import charts, dead, overview, pipelines, queues, rules
+from bucketmq.dashboard.programs import Programs
 from bucketmq.dashboard.site import Site, json_answer, read_struct
 from bucketmq.dashboard.survey import Survey
 from bucketmq.dashboard.tab import MEDIA_TYPES, Tab, files_of, media_type
 from bucketmq.errors import Invalid
-from bucketmq.server import metrics
+from bucketmq.metrics.counts import Counts
+from bucketmq.metrics.families import build_info, page
+from bucketmq.metrics.push import pushed
 from bucketmq.server.app import bare_app
 from bucketmq.server.gate import Gate, GateSettings
 from bucketmq.server.people import ROLES
@@ -48,6 +51,9 @@ GUARDS = {
     "cross-origin-resource-policy": "same-origin",
 }
 
+OWN = ("overview", "queues", "rules", "pipelines", "dead")
+"""The page's own tabs; no other may have one of these names."""
+
 STATIC = files(__package__).joinpath("static")
 
 
@@ -68,9 +74,12 @@ class Dashboard:
         samples: bool,
     ) -> None:
         self.site = Site(bucket, Gate(bucket, settings, sessions=sessions))
+        self.counts = Counts()
+        bucket.observe(self.counts)
         self.survey = Survey(bucket)
         self.rulebook = rules.Rulebook(bucket, self.survey)
-        self.charts = charts.Charts(bucket, self.survey)
+        self.programs = Programs(bucket)
+        self.charts = charts.Charts(bucket, self.survey, self.programs)
         self.samples = samples
         self.tabs = tuple(tabs)
 
@@ -78,11 +87,25 @@ class Dashboard:
     def gate(self) -> Gate:
         return self.site.gate
 
+    def families(self) -> Iterator[Metric]:
+        """The figures of this process, and of the queues as they were last seen; no request."""
+        yield build_info()
+        yield from self.counts.families()
+        yield from self.queue_families()
+
+    def queue_families(self) -> Iterator[Metric]:
+        """Those of the queues alone. Whoever reads them looks: figures are taken each minute from then on."""
+        self.charts.look()
+        return self.survey.families()
+
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: FastAPI) -> AsyncIterator[None]:
         await self.site.bucket.open()
         try:
-            async with charts.in_the_background(self.charts) if self.samples else contextlib.nullcontext():
+            if self.samples:
+                async with self.programs.reporting(), charts.in_the_background(self.charts):
+                    yield
+            else:
                 yield
         finally:
             await self.site.close()
@@ -102,16 +125,19 @@ def make_app(
     about = "What is ready, in flight, delayed and dead in a bucket, and what to do about it."
     app = bare_app("BucketMQ: dashboard", about, made.lifespan)
     app.state.dashboard = made
-    app.state.families = made.survey.families
+    app.state.families = made.queue_families
+    """For a server that has this one beside it, and counts requests itself."""
+    app.state.figures = made.families
     _add_metrics(app, made)
     app.add_middleware(Guarded)
     _add_files(app, made.tabs)
     _add_login(app, made)
-    app.include_router(overview.routes(made.site, made.survey, made.rulebook))
+    app.include_router(overview.routes(made.site, made.survey, made.rulebook, made.programs))
     app.include_router(charts.routes(made.site, made.charts))
     app.include_router(queues.routes(made.site, made.survey))
     app.include_router(rules.routes(made.site, made.rulebook))
     app.include_router(dead.routes(made.site, made.survey))
+    app.include_router(pipelines.routes(made.site, made.programs, made.survey))
     for tab in made.tabs:
         if tab.routes is not None:
             app.include_router(tab.routes(made.site), prefix=f"/api/{tab.name}")
@@ -138,7 +164,7 @@ class Guarded:
 def _add_files(app: FastAPI, tabs: Sequence[Tab]) -> None:
     """The page. Its files are read once, so no path can lead elsewhere."""
     names = [tab.name for tab in tabs]
-    if len(set(names)) < len(names) or set(names) & {"overview", "queues", "rules", "dead"}:
+    if len(set(names)) < len(names) or set(names) & set(OWN):
         raise Invalid(f"two tabs have the same name: {', '.join(sorted(names))}")
     static = {"": files_of(STATIC), **{tab.name: files_of(tab.static) for tab in tabs if tab.static is not None}}
     for tab in tabs:
@@ -171,17 +197,12 @@ def _add_files(app: FastAPI, tabs: Sequence[Tab]) -> None:
 def _add_metrics(app: FastAPI, made: Dashboard) -> None:
     """For Prometheus, which shows its token in a header. Made of what is known: a scrape costs the bucket nothing."""
 
-    def families() -> Iterator[Metric]:
-        yield metrics.build_info()
-        yield from metrics.store_families(made.site.bucket.requests)
-        yield from made.survey.families()
-
     @app.get("/metrics")
     async def show(request: Request) -> Response:
         caller = made.site.looker(request)
         if "*" not in caller.queues:
             raise Refusal(403, "the metrics are of all queues", "use a token without a scope")
-        text, content_type = metrics.page(families, request.headers.get("accept", ""))
+        text, content_type = page(made.families, request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
 
@@ -255,10 +276,12 @@ async def serve(
     port: int = PORT_DEFAULT,
     listening: Listening = lambda _: None,
     samples: bool = False,
+    otlp: str | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what is in flight. Closing the bucket is the caller's."""
+    """Serve until SIGTERM or SIGINT, then finish what is in flight. Closing the bucket is the caller's. Figures are
+    also sent to the collector at `otlp`, if there is one."""
     app = make_app(bucket, settings, tabs=tabs, samples=samples)
     await bucket.open()
-    with listen(host, port) as listener:
+    with listen(host, port) as listener, pushed(app.state.figures, otlp):
         server = server_of(app, STOP_SECONDS, listening, proxies=app.state.dashboard.gate.proxies)
         await server.serve(sockets=[listener])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections import OrderedDict
 from typing import Any, Literal
@@ -17,10 +18,12 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from bucketmq import aio
+from bucketmq.dashboard.programs import Programs
 from bucketmq.dashboard.site import Kept, Site, json_answer, query_of
 from bucketmq.dashboard.survey import Seen, Survey
 from bucketmq.errors import BucketMQError
-from bucketmq.log.figures import ALL, HOURS, MINUTES, Ring, Sample, Samples, Stretch, summed
+from bucketmq.log.figures import ALL, BETWEEN, HOURS, MINUTES, Ring, Sample, Samples, Stretch, summed
+from bucketmq.metrics.families import subscription_label
 from bucketmq.procedures.queues import ACTIONS
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.upkeep import figures
@@ -45,14 +48,15 @@ log = logging.getLogger("bucketmq")
 class Charts:
     """The figures of one bucket over time. Belongs to one event loop."""
 
-    def __init__(self, bucket: aio.Bucket, survey: Survey) -> None:
+    def __init__(self, bucket: aio.Bucket, survey: Survey, programs: Programs) -> None:
         self._bucket = bucket
         self._survey = survey
+        self._programs = programs
         self._kept: OrderedDict[tuple[str, int], Stretch | None] = OrderedDict()
         """Stretches that are over: they change no more."""
         self._newest = {span: Kept(lambda span=span: self._read(span)) for span in SPANS}  # type: ignore[misc]
         self._hour = 0
-        self.looked_at = 0.0
+        self.looked_at = -math.inf
 
     async def sample(self) -> None:
         """Look at every queue and note how they stand. Each hour the one before is rolled up, and the log of actions
@@ -60,12 +64,13 @@ class Charts:
         names = await self._survey.names()
         seen = await self._survey.fresh(names)
         now = self._bucket.now_seconds
-        samples = summed({each.name: found for each in seen if (found := sample_of(each)) is not None})
+        samples = summed({name: each for queue in seen for name, each in samples_of(queue).items()})
         new_hour = MINUTES.start(now) != self._hour
         await run(self._bucket, _note(self._bucket, now, samples, roll=new_hour))
         if new_hour and ACTIONS in names:  # no worker reads it, so no worker trims it
             await self._bucket.existing_queue(ACTIONS).trim()
         self._hour = MINUTES.start(now)
+        self._programs.touch()
 
     async def keep_going(self) -> None:
         """Sample until cancelled. A bucket that cannot be reached leaves a gap."""
@@ -76,9 +81,13 @@ class Charts:
                 log.warning("action=sample_failed kind=%s %s", error.kind, error)
             await asyncio.sleep(self._pause())
 
+    def look(self) -> None:
+        """Somebody looks, a person or a program."""
+        self.looked_at = time.monotonic()
+
     async def points(self, span: Range, queue: str) -> list[list[float]]:
         """Samples of a queue, or of all, the oldest first: when, then the fields of `Sample`."""
-        self.looked_at = time.monotonic()
+        self.look()
         ring, seconds = SPANS[span]
         since = self._bucket.now_seconds - seconds
         return [
@@ -119,17 +128,36 @@ def _read(bucket: aio.Bucket, ring: Ring, at: float) -> Procedure[Stretch | None
     return (yield from figures.read((yield from bus_of(bucket).open()), ring, at))
 
 
-def sample_of(seen: Seen) -> Sample | None:
+def samples_of(seen: Seen) -> Samples:
+    """How a queue stands, and each of its subscriptions if there are several."""
     stats = seen.stats
     if stats is None:
-        return None
+        return {}
     oldest = round(stats.oldest_ready_seconds or 0.0, 1)
-    return Sample(stats.ready, stats.in_flight, stats.delayed, stats.dead, oldest, stats.sent)
+    settled = sum(each.settled for each in stats.subscriptions)
+    whole = Sample(stats.ready, stats.in_flight, stats.delayed, stats.dead, oldest, stats.sent, settled)
+    if len(stats.subscriptions) < 2:
+        return {seen.name: whole}
+    parts = {
+        f"{seen.name}{BETWEEN}{subscription_label(seen.name, each.name)}": Sample(
+            each.ready,
+            each.in_flight,
+            each.delayed,
+            each.dead,
+            round(each.oldest_ready_seconds or 0.0, 1),
+            stats.sent,
+            each.settled,
+        )
+        for each in stats.subscriptions
+    }
+    return {seen.name: whole, **parts}
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     span: Range = "hour"
     queue: str = ALL
+    subscription: str = ""
+    """One of the queue's, by the name that metrics have for it; empty for all of them."""
 
 
 def routes(site: Site, charts: Charts) -> APIRouter:
@@ -137,12 +165,13 @@ def routes(site: Site, charts: Charts) -> APIRouter:
 
     @router.get("/figures")
     async def figure(request: Request) -> Response:
-        """How a queue stood over time; `*` is the sum over all queues."""
+        """How a queue or one of its subscriptions stood over time; `*` is the sum over all queues."""
         wanted = query_of(request, Wanted)
         caller = site.looker(request, *(() if wanted.queue == ALL else (wanted.queue,)))
         # Whose scope is not everything does not see the sum over everything.
         whole = wanted.queue != ALL or "*" in caller.queues
-        points: list[Any] = await site.work(charts.points(wanted.span, wanted.queue)) if whole else []
+        series = f"{wanted.queue}{BETWEEN}{wanted.subscription}" if wanted.subscription else wanted.queue
+        points: list[Any] = await site.work(charts.points(wanted.span, series)) if whole else []
         names = ("at", *Sample.__struct_fields__)
         return json_answer({"fields": names, "points": points, "now": site.bucket.now_seconds})
 

@@ -14,7 +14,9 @@ from bucketmq.dashboard.site import Site, json_answer, query_of
 from bucketmq.dashboard.survey import Survey
 from bucketmq.deliveries import DeadLetter
 from bucketmq.errors import Invalid
+from bucketmq.events.rule import spoken
 from bucketmq.procedures.claiming.redrive import Redriven
+from bucketmq.queue.settings import MAIN
 from bucketmq.server.wire import Refusal
 
 PAGE = 50
@@ -74,7 +76,15 @@ def routes(site: Site, survey: Survey) -> APIRouter:
         fresh = await site.work(survey.fresh(having[:QUEUES_SHOWN]))
         rows = [{"queue": each.name, "dead": each.stats.dead} for each in fresh if each.stats and each.stats.dead]
         more = max(0, len(having) - QUEUES_SHOWN)
-        return json_answer({"dead": rows, "more": more, "unseen": len(names) - len(known)})
+        unreadable = [seen.name for seen in known if seen.stats is None]
+        return json_answer(
+            {
+                "dead": rows,
+                "more": more,
+                "unseen": len(names) - len(known),
+                "unreadable": unreadable[:QUEUES_SHOWN],
+            }
+        )
 
     @router.get("/letters")
     async def letters(request: Request) -> Response:
@@ -123,20 +133,20 @@ async def _page(bucket: aio.Bucket, wanted: Letters) -> dict[str, Any]:
     after = place_of(wanted.after)
     if fits is None:
         found = await letters.peek(wanted.limit, after=after)
-        return _answer(found, found, whole=len(found) < wanted.limit)
+        return _answer(wanted.queue, found, found, whole=len(found) < wanted.limit)
     found = await letters.peek(SEARCHED_MAX, after=after)
     shown: list[DeadLetter] = []
     for place, letter in enumerate(found):
         if fits(letter):
             shown.append(letter)
         if len(shown) == wanted.limit:
-            return _answer(shown, found[: place + 1], whole=place + 1 == len(found) < SEARCHED_MAX)
-    return _answer(shown, found, whole=len(found) < SEARCHED_MAX)
+            return _answer(wanted.queue, shown, found[: place + 1], whole=place + 1 == len(found) < SEARCHED_MAX)
+    return _answer(wanted.queue, shown, found, whole=len(found) < SEARCHED_MAX)
 
 
-def _answer(shown: list[DeadLetter], searched: list[DeadLetter], *, whole: bool) -> dict[str, Any]:
+def _answer(queue: str, shown: list[DeadLetter], searched: list[DeadLetter], *, whole: bool) -> dict[str, Any]:
     return {
-        "letters": [letter_row(each) for each in shown],
+        "letters": [letter_row(queue, each) for each in shown],
         "searched": len(searched),
         "next": None if whole else place_text(searched[-1]),
     }
@@ -161,13 +171,13 @@ def _where(q: str | None) -> Callable[[DeadLetter], bool] | None:
     return fits
 
 
-def letter_row(letter: DeadLetter) -> dict[str, Any]:
+def letter_row(queue: str, letter: DeadLetter) -> dict[str, Any]:
     died = letter.message.died
     return {
         **message_row(letter),
         "died_at": died.at if died else None,
         "attempts": died.attempts if died else letter.attempts,
-        "subscription": letter.subscription,
+        "subscription": spoken(queue, letter.subscription or MAIN),
         "reason": letter.reason[:500],
         "failures": [{**each, "error": each["error"][-ERROR_CHARS:]} for each in letter.failures[-FAILURES_SHOWN:]],
     }

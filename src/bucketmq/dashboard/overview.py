@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import APIRouter, Request, Response
 
 from bucketmq.dashboard.follow import Follower
+from bucketmq.dashboard.pipelines import known as pipelines
+from bucketmq.dashboard.pipelines import pipeline_row, pipeline_troubles
+from bucketmq.dashboard.programs import Programs
 from bucketmq.dashboard.rules import Rulebook
 from bucketmq.dashboard.site import Kept, Site, json_answer
 from bucketmq.dashboard.survey import Seen, Survey
+from bucketmq.events.event import seconds_of
 from bucketmq.events.rule import OWN_QUEUES, rule_of
-from bucketmq.pricing import cost, prices_of
 from bucketmq.procedures.queues import ACTIONS, EVENTS
 from bucketmq.procedures.upkeep.stats import SubscriptionStats
 from bucketmq.queue.settings import MAIN
@@ -30,9 +32,6 @@ TROUBLES_SHOWN = 100
 ACTIONS_SHOWN = 50
 ACTIONS_BACK_SECONDS = 7 * 86400.0
 
-PROVIDERS = {"s3": "s3", "gs": "gcs", "az": "azure"}
-"""Whose prices the requests are shown at, by the URL's scheme. A folder costs nothing."""
-
 Level = Literal["bad", "warn"]
 
 
@@ -44,13 +43,13 @@ class Trouble(msgspec.Struct, frozen=True):
     why: str
     cure: str
     since_seconds: float | None
-    tab: Literal["queues", "rules", "dead"]
+    tab: Literal["queues", "rules", "dead", "pipelines"]
     """Where it can be looked at, and mended."""
     name: str
-    """Of the queue or the rule."""
+    """Of the queue, the rule or the pipeline."""
 
 
-def routes(site: Site, survey: Survey, rulebook: Rulebook) -> APIRouter:
+def routes(site: Site, survey: Survey, rulebook: Rulebook, programs: Programs) -> APIRouter:
     router = APIRouter(prefix="/api")
     follower = Follower(site.bucket, ACTIONS, ACTIONS_BACK_SECONDS)
     lines: list[actions.Action] = []
@@ -72,7 +71,14 @@ def routes(site: Site, survey: Survey, rulebook: Rulebook) -> APIRouter:
         names = [name for name in await site.work(survey.names()) if caller.sees(name)]
         known = await site.work(survey.some(names))
         rules = await site.work(rulebook.rules()) if caller.sees(EVENTS) else []
-        found = [*(each for seen in known for each in queue_troubles(seen)), *rule_troubles(rules)]
+        now = site.bucket.now_seconds
+        running = [pipeline_row(each, known, now) for each in await pipelines(site, programs, caller)]
+        found = [
+            *(each for seen in known for each in queue_troubles(seen)),
+            *rule_troubles(rules, now),
+            *(unreadable_rule(name) for name in (rulebook.unreadable if caller.sees(EVENTS) else [])),
+            *(Trouble("bad", *each[:4], "pipelines", each[4]) for each in pipeline_troubles(running)),
+        ]
         found.sort(key=lambda each: (each.level != "bad", -(each.since_seconds or 0.0)))
         return json_answer(
             {
@@ -82,8 +88,9 @@ def routes(site: Site, survey: Survey, rulebook: Rulebook) -> APIRouter:
                 "seen": len(known),
                 "rules": len(rules),
                 **sums(known),
-                "cost": cost_row(site),
-                "now": site.bucket.now_seconds,
+                "pipelines": len(running),
+                "cost": await site.work(programs.cost()) if "*" in caller.queues else None,
+                "now": now,
             }
         )
 
@@ -108,17 +115,6 @@ def routes(site: Site, survey: Survey, rulebook: Rulebook) -> APIRouter:
 def sums(known: list[Seen]) -> dict[str, int]:
     readable = [seen.stats for seen in known if seen.stats is not None]
     return {name: sum(getattr(each, name) for each in readable) for name in ("ready", "in_flight", "delayed", "dead")}
-
-
-def cost_row(site: Site) -> dict[str, Any]:
-    """What this server's own requests came to since it started, at list prices."""
-    requests = site.bucket.requests
-    provider = PROVIDERS.get(urlsplit(site.bucket.api.where).scheme)
-    return {
-        "requests": requests.writes + requests.reads + requests.list + requests.delete,
-        "usd": None if provider is None else cost(requests, provider),
-        "prices": None if provider is None else prices_of(provider).name,
-    }
 
 
 def queue_troubles(seen: Seen) -> Iterator[Trouble]:
@@ -168,7 +164,7 @@ def _subscription_troubles(queue: str, each: SubscriptionStats) -> Iterator[Trou
         yield Trouble("bad", what, why, "start a worker", oldest, "queues", queue)
 
 
-def rule_troubles(rules: list[dict[str, Any]]) -> Iterator[Trouble]:
+def rule_troubles(rules: list[dict[str, Any]], now: float) -> Iterator[Trouble]:
     """What is wrong with rules."""
     for rule in rules:
         name, oldest = rule["name"], rule["oldest_ready_seconds"]
@@ -180,11 +176,17 @@ def rule_troubles(rules: list[dict[str, Any]]) -> Iterator[Trouble]:
         elif rule["failures_in_a_row"] and rule["failures_in_a_row"] >= min(3, rule["breaker_failures"]):
             what = f"rule {name} failed {rule['failures_in_a_row']:,} times in a row"
             cure = "cure the receiver; what failed is tried again by itself"
-            yield Trouble("bad", what, rule["last_error"], cure, oldest, "rules", name)
+            since = max(0.0, now - seconds_of(rule["failing_since"]))
+            yield Trouble("bad", what, rule["last_error"], cure, since, "rules", name)
         elif rule["ready"] and oldest is not None and oldest > STUCK_SECONDS:
             what = f"{_are(rule['ready'], 'event')} ready for rule {name}"
             why = "no process runs rules" if not rule["holders"] else "the processes that run rules cannot keep up"
             yield Trouble("bad", what, why, "bucketmq rules run, or bucketmq serve", oldest, "rules", name)
+
+
+def unreadable_rule(name: str) -> Trouble:
+    cure = f"restore rules/{name}.json from a copy; or delete that object, and add the rule again"
+    return Trouble("bad", f"rule {name} cannot be read", "nothing is delivered for it", cure, None, "rules", name)
 
 
 def _are(count: int, noun: str) -> str:

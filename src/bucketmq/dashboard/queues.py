@@ -9,10 +9,11 @@ from fastapi import APIRouter, Request, Response
 
 from bucketmq import aio
 from bucketmq.dashboard.site import Site, json_answer, query_of
-from bucketmq.dashboard.survey import Seen, Survey
+from bucketmq.dashboard.survey import Flow, Seen, Survey
 from bucketmq.deliveries import PeekedMessage
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.events.rule import OWN_QUEUES, rule_of
+from bucketmq.metrics.families import subscription_label
 from bucketmq.procedures.queues import ACTIONS
 from bucketmq.procedures.upkeep.stats import SubscriptionStats
 from bucketmq.queue.settings import MAIN
@@ -89,7 +90,7 @@ def routes(site: Site, survey: Survey) -> APIRouter:
         page = query_of(request, Page)
         names = [name for name in await site.work(survey.names()) if caller.sees(name) and page.q in name]
         shown = [name for name in names if name > page.after][: page.limit]
-        rows = [queue_row(seen) for seen in await site.work(survey.fresh(shown))]
+        rows = [queue_row(seen, survey.flow(seen.name)) for seen in await site.work(survey.fresh(shown))]
         more = bool(shown) and shown[-1] != names[-1]
         return json_answer(
             {
@@ -106,7 +107,7 @@ def routes(site: Site, survey: Survey) -> APIRouter:
         name = request.query_params.get("name", "")
         site.looker(request, name)
         (seen,) = await site.work(survey.fresh([await _existing(site, survey, name)]))
-        return json_answer({**queue_row(seen, whole=True), "now": site.bucket.now_seconds})
+        return json_answer({**queue_row(seen, survey.flow(name), whole=True), "now": site.bucket.now_seconds})
 
     @router.get("/messages")
     async def messages(request: Request) -> Response:
@@ -213,8 +214,8 @@ def _body(given: Send) -> Any:
         raise Refusal(400, f"the body is not JSON: {error}", "send it as text, or correct it") from None
 
 
-def queue_row(seen: Seen, *, whole: bool = False) -> dict[str, Any]:
-    """A queue for the page."""
+def queue_row(seen: Seen, flow: Flow | None = None, *, whole: bool = False) -> dict[str, Any]:
+    """A queue for the page. Rates are per second, and None where nobody has looked before."""
     row: dict[str, Any] = {"name": seen.name, "trouble": seen.trouble, "seen_at": seen.at}
     stats, settings = seen.stats, seen.settings
     if stats is None or settings is None:
@@ -228,12 +229,15 @@ def queue_row(seen: Seen, *, whole: bool = False) -> dict[str, Any]:
         "oldest_ready_seconds": stats.oldest_ready_seconds,
         "oldest_dead_seconds": stats.oldest_dead_seconds,
         "sent": stats.sent,
+        "rate_in": None if flow is None else round(flow.sent, 3),
+        "rate_out": None if flow is None else round(sum(flow.settled.values()), 3),
+        "rate_seconds": None if flow is None else round(flow.seconds, 1),
         "shards": stats.shards,
         "damaged": [str(each) for each in stats.damaged],
         "advice": stats.advice,
         "paused": settings.paused or {},
         "subscriptions": [
-            _subscription(seen.name, each, whole=whole)
+            _subscription(seen.name, each, None if flow is None else flow.settled.get(each.name), whole=whole)
             for each in stats.subscriptions
             if settings.main or each.name != MAIN
         ],
@@ -251,9 +255,11 @@ def queue_row(seen: Seen, *, whole: bool = False) -> dict[str, Any]:
     return row
 
 
-def _subscription(queue: str, each: SubscriptionStats, *, whole: bool) -> dict[str, Any]:
+def _subscription(queue: str, each: SubscriptionStats, rate: float | None, *, whole: bool) -> dict[str, Any]:
     row = {
         "name": each.name,
+        "series": subscription_label(queue, each.name),
+        "rate_out": None if rate is None else round(rate, 3),
         "rule": rule_of(each.name) if queue in OWN_QUEUES else None,
         "ready": each.ready,
         "in_flight": each.in_flight,

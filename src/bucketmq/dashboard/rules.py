@@ -22,9 +22,12 @@ from bucketmq.dashboard.site import Kept, Site, json_answer
 from bucketmq.dashboard.survey import Survey
 from bucketmq.events.rule import Destination, Rule, ToQueue, ToWatcher, Webhook
 from bucketmq.procedures.queues import DELIVERIES, EVENTS
+from bucketmq.procedures.requests import Procedure
+from bucketmq.procedures.rules import registry
 from bucketmq.procedures.rules.journal import Attempt
 from bucketmq.procedures.rules.replay import Replayed
 from bucketmq.procedures.upkeep.stats import SubscriptionStats
+from bucketmq.server.place import bus_of, run
 from bucketmq.server.wire import loggable
 
 log = logging.getLogger("bucketmq")
@@ -44,6 +47,8 @@ class Tried(msgspec.Struct):
     failed: int = 0
     buried: int = 0
     failures_in_a_row: int = 0
+    failing_since: str = ""
+    """When the first of these failed; empty if none did."""
     last_error: str = ""
     last_error_at: str = ""
     last_done_at: str = ""
@@ -59,7 +64,10 @@ class Rulebook:
         self._tried: OrderedDict[str, Tried] = OrderedDict()
         self._journal = Follower(bucket, DELIVERIES, WINDOW_SECONDS)
         self._read = Kept(self._read_journal)
-        self._rules = Kept(bucket.rules.list)
+        self._rules = Kept(self._read_rules)
+        self._known: dict[str, registry.Kept] = {}
+        self.unreadable: list[str] = []
+        """Rules that are damaged, or of a later format, when they were last read."""
 
     async def rules(self) -> list[dict[str, Any]]:
         """Every rule, how its subscription stands, and what its deliveries came to."""
@@ -77,6 +85,18 @@ class Rulebook:
     def forget(self) -> None:
         self._rules.forget()
         self._survey.forget(EVENTS)
+
+    async def _read_rules(self) -> list[Rule]:
+        """One LIST, and a GET for each rule that has changed."""
+        unreadable: set[str] = set()
+
+        def work() -> Procedure[dict[str, registry.Kept]]:
+            opened = yield from bus_of(self._bucket).open()
+            return (yield from registry.list_rules(opened, self._known, unreadable=unreadable))
+
+        self._known = await run(self._bucket, work())
+        self.unreadable = sorted(unreadable)
+        return [each.rule for each in self._known.values() if each.rule.removed_at is None]
 
     async def _standing(self) -> dict[str, SubscriptionStats]:
         (seen,) = await self._survey.fresh([EVENTS])
@@ -101,10 +121,12 @@ class Rulebook:
         if attempt.outcome == "done":
             tried.done += 1
             tried.failures_in_a_row = 0
+            tried.failing_since = ""
             tried.last_done_at = max(tried.last_done_at, attempt.at)
             return
         tried.failed += 1
         tried.failures_in_a_row += 1
+        tried.failing_since = tried.failing_since or attempt.at
         tried.buried += attempt.outcome == "bury"
         if attempt.at >= tried.last_error_at:
             tried.last_error = said(attempt)
@@ -140,7 +162,10 @@ def routes(site: Site, rulebook: Rulebook) -> APIRouter:
     async def rules(request: Request) -> Response:
         site.looker(request, EVENTS)
         found = await site.work(rulebook.rules())
-        return json_answer({"rules": found, "minutes": WINDOW_SECONDS / 60, "now": site.bucket.now_seconds})
+        now = site.bucket.now_seconds
+        return json_answer(
+            {"rules": found, "unreadable": rulebook.unreadable, "minutes": WINDOW_SECONDS / 60, "now": now}
+        )
 
     @router.get("/attempts")
     async def attempts(request: Request) -> Response:

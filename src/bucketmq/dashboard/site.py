@@ -30,8 +30,9 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 class Kept(Generic[Result]):
     """A figure that is made again when it is old, by one caller for all; the dearer it is, the less often."""
 
-    def __init__(self, make: Callable[[], Awaitable[Result]]) -> None:
+    def __init__(self, make: Callable[[], Awaitable[Result]], *, fresh_seconds: float = FRESH_SECONDS) -> None:
         self._make = make
+        self._fresh_seconds = fresh_seconds
         self._lock = asyncio.Lock()
         self._until = 0.0
         self._result: Result | None = None
@@ -42,7 +43,7 @@ class Kept(Generic[Result]):
             if self._result is None or began >= self._until:
                 self._result = await self._make()
                 ended = time.monotonic()
-                self._until = ended + max(FRESH_SECONDS, COST_FACTOR * (ended - began))
+                self._until = ended + max(self._fresh_seconds, COST_FACTOR * (ended - began))
             return self._result
 
     def forget(self) -> None:

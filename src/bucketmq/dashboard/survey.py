@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,9 @@ import msgspec
 from bucketmq import aio
 from bucketmq.dashboard.site import COST_FACTOR, FRESH_SECONDS, Kept
 from bucketmq.errors import BucketMQError, NotFound
+from bucketmq.metrics.families import queue_families
 from bucketmq.procedures.upkeep.stats import QueueStats
 from bucketmq.queue.settings import Settings
-from bucketmq.server.metrics import queue_families
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -30,6 +31,10 @@ FIRST = 50
 AGAIN_SECONDS = 60.0
 """What is known for longer than this is looked at again when somebody wants all of it. As often as figures are taken:
 while they are, that has happened already."""
+FLOW_SECONDS, FLOW_SECONDS_MIN = 70.0, 1.0
+"""Rates are over the last minute or so, by two looks that are at least so far apart."""
+PAST_SECONDS, PAST_KEPT = 5.0, 16
+"""What is remembered for rates: a look every so often, so many of them."""
 FORGOTTEN, UNSEEN = -math.inf, -1e12
 """Times before any that a clock shows: something was done to it; nobody has looked."""
 AT_A_TIME = 8
@@ -54,6 +59,23 @@ class Seen(msgspec.Struct, frozen=True):
     """When it should be looked at again, by the process' clock."""
 
 
+class Flow(msgspec.Struct, frozen=True):
+    """How much went into a queue and out of it, per second, over the last so many seconds."""
+
+    seconds: float
+    sent: float
+    settled: dict[str, float]
+    """By subscription."""
+
+
+class _Past(msgspec.Struct, frozen=True):
+    """What was counted at a time."""
+
+    at: float
+    sent: int
+    settled: dict[str, int]
+
+
 class Survey:
     """The queues of one bucket. Belongs to one event loop."""
 
@@ -61,6 +83,7 @@ class Survey:
         self._bucket = bucket
         self._names = Kept(bucket.queues)
         self._seen: dict[str, Seen] = {}
+        self._past: dict[str, deque[_Past]] = {}
         self._looking: dict[str, asyncio.Task[Seen]] = {}
         self._turn = asyncio.Semaphore(AT_A_TIME)
 
@@ -69,11 +92,33 @@ class Survey:
         found = await self._names.read()
         there = set(found)
         self._seen = {name: seen for name, seen in self._seen.items() if name in there}
+        self._past = {name: past for name, past in self._past.items() if name in there}
         return found
 
     def known(self, name: str) -> Seen | None:
         """How a queue stood when somebody looked; no request."""
         return self._seen.get(name)
+
+    def all_known(self) -> list[Seen]:
+        """Every queue that somebody has looked at; no request."""
+        return list(self._seen.values())
+
+    def flow(self, name: str) -> Flow | None:
+        """What went in and out lately; None before two looks that are some seconds apart. No request."""
+        past = self._past.get(name)
+        if past is None or len(past) < 2:
+            return None
+        last = past[-1]
+        first = next((each for each in past if last.at - each.at <= FLOW_SECONDS and each is not last), past[-2])
+        seconds = last.at - first.at
+        if seconds < FLOW_SECONDS_MIN:
+            return None
+        settled = {
+            sub: max(0.0, (count - first.settled[sub]) / seconds)
+            for sub, count in last.settled.items()
+            if sub in first.settled
+        }
+        return Flow(seconds, max(0.0, (last.sent - first.sent) / seconds), settled)
 
     async def fresh(self, names: Iterable[str]) -> list[Seen]:
         """How these queues stand now, give or take a few seconds. Those that were just looked at cost nothing."""
@@ -130,5 +175,15 @@ class Survey:
                 trouble, kind = str(error), error.kind
             ended = time.monotonic()
             until = ended + max(FRESH_SECONDS, COST_FACTOR * (ended - began))
+            if stats is not None:
+                self._note(name, stats)
             self._seen[name] = Seen(name, stats, settings, trouble, kind, self._bucket.now_seconds, until)
             return self._seen[name]
+
+    def _note(self, name: str, stats: QueueStats) -> None:
+        """Remember what was counted, for rates."""
+        past = self._past.setdefault(name, deque(maxlen=PAST_KEPT))
+        now = _Past(self._bucket.now_seconds, stats.sent, {each.name: each.settled for each in stats.subscriptions})
+        if len(past) > 1 and past[-1].at - past[-2].at < PAST_SECONDS:
+            past.pop()
+        past.append(now)

@@ -2,7 +2,8 @@
 
 The script is a module whose default export is a class: `new Part(place, session, tell)`, with `update()` for news, and
 `leave()` and `key(event)` if it needs them. It may import the page's own modules from `/static/` (`api.js`, `dom.js`,
-`words.js`). The files of a tab are served below `/tabs/NAME/`, to anybody: they hold no data.
+`words.js`, and `plot` of `charts.js` for lines over time). The files of a tab are served below `/tabs/NAME/`, to
+anybody: they hold no data.
 """
 
 from __future__ import annotations

@@ -74,10 +74,10 @@ class Blocking:
 
     def _do(self, request: Request) -> Any:
         match request:
+            case Now():  # first, because it is asked most often
+                return self.hands.clock.now()
             case Get() | Create() | Replace() | Delete() | List() | Look() | Remove() | Rename() | Copy():
                 return self.hands.perform(request)
-            case Now():
-                return self.hands.clock.now()
             case NewId():
                 return self.hands.new_id()
             case Chance():

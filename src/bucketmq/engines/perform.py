@@ -40,6 +40,8 @@ HTTP_DATE_SECONDS = 1.0
 
 REMEMBERED_WRITES = 32
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
+"""What ten bits become."""
 
 
 class Hands:
@@ -93,7 +95,7 @@ class Hands:
     def new_id(self) -> str:
         """80 bits of chance as 16 characters."""
         bits = self._random.getrandbits(80)
-        return "".join(ALPHABET[bits >> shift & 31] for shift in range(75, -1, -5))
+        return "".join([PAIRS[bits >> shift & 1023] for shift in range(70, -1, -10)])
 
     def chance(self) -> float:
         return random.random()

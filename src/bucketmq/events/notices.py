@@ -3,7 +3,8 @@
 `rules.webhook` asks for these where a rule's format is one of them, and hands over the object's content, which
 they show. What an object says may come from anybody, so nothing of it is markup here: no mention, no link, no way out
 of a code block. Shown are the fields `id`, `text`, `media_url`, `categories` and `confidence` of its JSON, where there
-are such.
+are such; of an alert also `summary`, `severity`, `link`, and `dedup_key` and `state`, which make it an incident that is
+triggered and resolved.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ NAME_UNITS_MAX = 200
 SUMMARY_UNITS_MAX = 1_000
 DETAIL_UNITS_MAX = 8_000
 """PagerDuty's summary has at most 1,024 characters; what goes beside it should stay readable."""
+
+SEVERITIES = ("critical", "error", "warning", "info")
 
 GONE = "(not there any more, or not to be read)"
 CUT = "…"
@@ -55,11 +58,15 @@ def slack(event: ObjectEvent, content: object) -> dict[str, Any]:
     shown = _Shown(event, content)
     confidence = "" if shown.confidence is None else f" (confidence {shown.confidence:.2f})"
     title = f":rotating_light: {_word(shown.folder)} content {code(shown.id, NAME_UNITS_MAX)}"
+    if shown.summary:
+        mark = ":white_check_mark: Resolved" if shown.resolved else ":rotating_light: Alert"
+        title = f"{mark} {code(shown.summary, NAME_UNITS_MAX)}"
     fields = {
         "ID": code(shown.id, NAME_UNITS_MAX),
         "Confidence": "" if shown.confidence is None else f"{shown.confidence:.2f}",
         "Categories": code(shown.categories, FIELD_UNITS_MAX) if shown.categories else "",
         "Media": code(shown.media_url, FIELD_UNITS_MAX) if shown.media_url else "",
+        "Runbook": code(shown.link, FIELD_UNITS_MAX) if shown.link else "",
         "Object": code(event.key, FIELD_UNITS_MAX),
     }
     return {
@@ -124,9 +131,12 @@ def _fitting(pieces: Any, units_max: int) -> str:
 
 
 def pagerduty(event: ObjectEvent, content: object, routing_key: str) -> dict[str, Any]:
-    """An event of the Events API v2. One incident for each revision of an object, however often it is told."""
+    """An event of the Events API v2. One incident for each revision of an object, however often it is told; or for each
+    `dedup_key`, which is resolved when an object with it says so."""
     shown = _Shown(event, content)
-    mark = hashlib.sha256(f"{event.key}\0{shown.revision}".encode("utf-8", "surrogatepass")).hexdigest()
+    mark = hashlib.sha256(
+        (shown.dedup_key or f"{event.key}\0{shown.revision}").encode("utf-8", "surrogatepass")
+    ).hexdigest()
     confidence = "" if shown.confidence is None else f" (confidence {shown.confidence:.2f})"
     details = {
         "id": shown.id,
@@ -137,12 +147,15 @@ def pagerduty(event: ObjectEvent, content: object, routing_key: str) -> dict[str
     }
     return {
         "routing_key": routing_key,
-        "event_action": "trigger",
+        "event_action": "resolve" if shown.resolved else "trigger",
         "dedup_key": f"bucketmq-{mark[:32]}",
+        **({"links": [{"href": _clean(shown.link, DETAIL_UNITS_MAX), "text": "Runbook"}]} if shown.link else {}),
         "payload": {
-            "summary": _clean(f"{shown.folder} {shown.id}{confidence}: {shown.categories}", SUMMARY_UNITS_MAX),
+            "summary": _clean(
+                shown.summary or f"{shown.folder} {shown.id}{confidence}: {shown.categories}", SUMMARY_UNITS_MAX
+            ),
             "source": _clean(event.bucket or "bucketmq", NAME_UNITS_MAX),
-            "severity": "warning",
+            "severity": shown.severity,
             "timestamp": event.at,
             "component": _clean(event.key, NAME_UNITS_MAX),
             "custom_details": {name: _clean(text, DETAIL_UNITS_MAX) for name, text in details.items() if text},
@@ -167,6 +180,13 @@ class _Shown:
         confidence = fields.get("confidence")
         self.confidence = float(confidence) if confidence is not None and _is_number(confidence) else None
         self.categories = ", ".join(_categories(fields.get("categories")))
+        self.summary = _text(fields.get("summary"))
+        self.dedup_key = _text(fields.get("dedup_key"))
+        self.resolved = bool(self.dedup_key) and fields.get("state") == "resolved"
+        link = _text(fields.get("link"))
+        self.link = link if link.startswith(("https://", "http://")) else ""
+        severity = _text(fields.get("severity"))
+        self.severity = severity if severity in SEVERITIES else "warning"
         text = _text(fields.get("text"))
         self.text = text or (GONE if content is None else msgspec.json.encode(content).decode())
 

@@ -166,6 +166,12 @@ def rule_of(subscription: str) -> str | None:
     return subscription.removeprefix(SUBSCRIPTION_PREFIX).rpartition("-")[0] or None
 
 
+def spoken(queue: str, subscription: str) -> str:
+    """A subscription as people know it: that of a rule by the rule's name, not by the id behind it."""
+    rule = rule_of(subscription) if queue in OWN_QUEUES else None
+    return subscription if rule is None else f"rule {rule}"
+
+
 def check_rule_name(name: str) -> str:
     check_name(name, "rule name")
     if len(name) > NAME_CHARS_MAX or name.endswith((".json", ".secrets")):

@@ -16,6 +16,10 @@ ALL = "*"
 """The sum over all queues; no queue can have this name."""
 QUEUES_MAX = 40
 """Queues in a sample, those with the most unsettled messages. The sum has all of them."""
+SUBSCRIPTIONS_MAX = 40
+"""Subscriptions in a sample, of these queues."""
+BETWEEN = "/"
+"""Between the names of a queue and a subscription; neither can have it."""
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
@@ -29,6 +33,8 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     """0 if none is ready."""
     sent: int
     """Ever: the difference of two samples is what was sent in between."""
+    settled: int = 0
+    """Ever, over all subscriptions: the difference of two samples is what went out. 0 where it was not noted."""
 
 
 Samples = dict[str, Sample]
@@ -87,14 +93,16 @@ def added(stretch: Stretch, ring: Ring, at: float, samples: Samples) -> Stretch:
 
 
 def bounded(samples: Samples) -> Samples:
-    """The sum, and the queues with the most to do."""
-    others = sorted((name for name in samples if name != ALL), key=lambda name: (-_weight(samples[name]), name))
-    return {name: samples[name] for name in (ALL, *others[:QUEUES_MAX]) if name in samples}
+    """The sum, and the queues with the most to do, and their subscriptions."""
+    heaviest = sorted(samples, key=lambda name: (-_weight(samples[name]), name))
+    queues = [name for name in heaviest if name != ALL and BETWEEN not in name][:QUEUES_MAX]
+    subscriptions = [name for name in heaviest if name.partition(BETWEEN)[0] in queues and BETWEEN in name]
+    return {name: samples[name] for name in (ALL, *queues, *subscriptions[:SUBSCRIPTIONS_MAX]) if name in samples}
 
 
 def summed(samples: Samples) -> Samples:
     """The samples with the sum over all queues."""
-    found = list(samples.values())
+    found = [each for name, each in samples.items() if BETWEEN not in name]
     return {
         ALL: Sample(
             sum(each.ready for each in found),
@@ -103,6 +111,7 @@ def summed(samples: Samples) -> Samples:
             sum(each.dead for each in found),
             max((each.oldest_ready_seconds for each in found), default=0.0),
             sum(each.sent for each in found),
+            sum(each.settled for each in found),
         ),
         **samples,
     }

@@ -262,6 +262,13 @@ def head_of(heads_key: str) -> tuple[str, int]:
     return parts[1], int(parts[2])
 
 
+def place_of_head(key: str) -> tuple[str, str] | None:
+    """The queue and the subscription whose head a whole key names; None if it is another object's."""
+    parts = key.split("/")
+    is_head = len(parts) >= 5 and parts[-5] == "queues" and parts[-3] == "heads"
+    return (parts[-4], parts[-2]) if is_head else None
+
+
 def archived_of(key: str) -> tuple[str, int, int, int]:
     """The date, the shard and the offsets, from and up to, that the key of an archived file names."""
     parts = key.rsplit("/", 2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -80,8 +81,7 @@ class Segment:
     def is_for_all(self) -> bool:
         """Whether every line is a message for all subscriptions: no fence, and none with `to`. Decodes once."""
         if self._for_all is None:
-            to_one = not self.parts and b'"to":' in self.body and any(each.to is not None for each in self.check())
-            self._for_all = self.fence is None and not to_one
+            self._for_all = self.fence is None and (bool(self.parts) or {None}.issuperset(map(_to_of, self.check())))
         return self._for_all
 
     def first_line(self) -> Message | Parts:
@@ -108,6 +108,7 @@ class Segment:
         return [_decode(_decoder, line, f"offset {start + i} of {self._name}") for i, line in enumerate(chosen)]
 
 
+_to_of = attrgetter("to")
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Message)
 _parts_decoder = msgspec.json.Decoder(Parts)
@@ -117,9 +118,11 @@ def encode(messages: Sequence[Message]) -> bytes:
     """One line for each message, each ended by a line feed."""
     data = encode_lines(messages)
     if len(data) > 2 * DEPTH_MAX:
-        for line in data.split(b"\n"):
-            if len(line) > 2 * DEPTH_MAX:
-                check_depth(line, DEPTH_MAX + 1)  # the body lies one level deep in its line
+        lines = data.split(b"\n")
+        if max(map(len, lines)) > 2 * DEPTH_MAX:
+            for line in lines:
+                if len(line) > 2 * DEPTH_MAX:
+                    check_depth(line, DEPTH_MAX + 1)  # the body lies one level deep in its line
     return data
 
 

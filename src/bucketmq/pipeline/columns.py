@@ -28,9 +28,13 @@ def arrow_schema(ddl: str) -> pa.Schema:
     parser = _Parser(ddl)
     fields = parser.fields(end="", colon=False, depth=0)
     names = [name for name, _ in fields]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    lower = [name.lower() for name in names]
+    twice = next((name for name in names if lower.count(name.lower()) > 1), None)
     if twice is not None:
-        raise Invalid(f"the columns {ddl!r} have {twice!r} twice; give each column a name of its own")
+        raise Invalid(
+            f"the columns {ddl!r} have {twice!r} twice (Spark reads names in any case); give each column "
+            "a name of its own"
+        )
     return pa.schema(fields)
 
 

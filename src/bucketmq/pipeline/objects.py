@@ -39,14 +39,6 @@ class Wanted(NamedTuple):
     origin: Origin | None = None
 
 
-def write_object(
-    bucket: OpenBucket, target: ToObjects, thing: Thing, cause: Cause = NO_CAUSE, origin: Origin | None = None
-) -> Procedure[Did]:
-    """Write a thing with its event, unless the target says that what is there stays."""
-    (did,) = yield from write_objects(bucket, [Wanted(target, thing, cause, origin)])
-    return did
-
-
 def write_objects(bucket: OpenBucket, wanted: Sequence[Wanted]) -> Procedure[list[Did]]:
     """Write things with their events, together, each unless its target says that what is there stays.
 

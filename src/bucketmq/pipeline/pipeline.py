@@ -13,7 +13,17 @@ import msgspec
 
 from bucketmq.errors import Invalid
 from bucketmq.pipeline.chain import Chain
-from bucketmq.pipeline.ends import FromEvents, FromTable, Source, Target, ToTable, dead_letters_of, is_following
+from bucketmq.pipeline.ends import (
+    FromEvents,
+    FromQueue,
+    FromTable,
+    Source,
+    Target,
+    ToQueue,
+    ToTable,
+    dead_letters_of,
+    is_following,
+)
 from bucketmq.pipeline.shape import CheckKeys, shape_stage
 from bucketmq.pipeline.stages import Stage
 from bucketmq.queue.settings import check_name
@@ -58,6 +68,11 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"pipeline {self.name!r} needs a target, or a tuple of targets, and not both")
         if not isinstance(self.targets, tuple) or not all(isinstance(each, Target) for each in self.outputs):
             raise Invalid(f"pipeline {self.name!r}: targets must be a tuple of ToQueue, ToObjects, ToTable, ...")
+        if any(self._feeds_itself(each) for each in self.outputs):
+            raise Invalid(
+                f"pipeline {self.name!r} writes into the queue that it reads, so it would never end; choose "
+                "another queue"
+            )
         if self.follows and not isinstance(self.source, FromEvents):
             raise Invalid(f"pipeline {self.name!r}: a target follows objects, so the source must be FromEvents")
         if self.follows and any(each.keyed is not None or each.is_frame for each in self.stages):
@@ -70,6 +85,11 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     def outputs(self) -> tuple[Target, ...]:
         """Where rows go: all targets, however they were given."""
         return self.targets if self.target is None else (self.target,)
+
+    def _feeds_itself(self, target: Target) -> bool:
+        if not isinstance(target, ToQueue) or target.bucket is not None or target.where is not None:
+            return False  # with a condition it may well end
+        return isinstance(self.source, FromQueue) and target.queue == self.source.queue
 
     @property
     def follows(self) -> bool:

@@ -20,7 +20,7 @@ from bucketmq.pipeline.results import Outcomes
 from bucketmq.pipeline.stages import Stage
 from bucketmq.pipeline.states import STATE, STATE_KIND, follows_of, states_of
 from bucketmq.pipeline.things import THINGS, Maker, as_column
-from bucketmq.pipeline.upserts import ToUpserts, check_rows, check_target
+from bucketmq.pipeline.upserts import ToUpserts, check_rows, check_target, columns_of
 from bucketmq.pipeline.where import Where
 
 if TYPE_CHECKING:
@@ -214,14 +214,16 @@ class UpsertShape:
     """Rows as they are, if the table can take them."""
 
     def __init__(self, target: ToUpserts, gives: str) -> None:
-        check_columns(gives, target.meaning, f"the {target.title}")
+        check_columns(gives, (*target.meaning, *target.columns), f"the {target.title}")
         check_target(target, arrow_schema(gives))
         self._target = target
-        self.kind = type_of_row(gives)
+        self.kind = type_of_row(columns_of(target, gives))
 
     def __call__(self, batch: pa.RecordBatch, wanted: Sequence[bool]) -> pa.Array:
         rows = chosen(batch, wanted)
         check_rows(self._target, rows)
+        if self._target.columns:
+            rows = rows.select(self._target.columns)
         return spread(rows.to_struct_array(), wanted)
 
 

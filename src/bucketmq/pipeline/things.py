@@ -108,7 +108,18 @@ class Maker:
 
     def things(self, batch: pa.RecordBatch) -> list[list[Thing]]:
         """The objects of each row; `Invalid` if one cannot be made."""
-        return [[self._thing(scope) for scope in self._scopes(row)] for row in batch.to_pylist()]
+        return [self._of_row(row) for row in batch.to_pylist()]
+
+    def _of_row(self, row: dict[str, Any]) -> list[Thing]:
+        made = [self._thing(scope) for scope in self._scopes(row)]
+        keys = {each.key for each in made}
+        if len(keys) != len(made):
+            twice = next(each.key for each in made if [other.key for other in made].count(each.key) > 1)
+            raise Invalid(
+                f"two elements of column {self._target.each!r} become the object {twice!r}; let the template name "
+                "something that differs"
+            )
+        return made
 
     def _scopes(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if self._target.each is None:

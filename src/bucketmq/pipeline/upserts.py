@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bucketmq.errors import Invalid
+from bucketmq.pipeline.columns import arrow_schema, ddl_of_schema
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.tables.commit import commit_steps
@@ -40,6 +41,8 @@ class ToUpserts(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     group: str | None = None
     newer_by: str | None = None
     delete_when: str | None = None
+    columns: tuple[str, ...] = ()
+    """The columns that the table has, in this order, with those named above among them; all, if none are named."""
     where: str | None = None
     """Which rows: a column of truth values, or a condition like `score >= 0.8 AND kind = "image"`."""
 
@@ -51,6 +54,9 @@ class ToUpserts(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             raise Invalid("key tells the rows of a group apart, so it is another column than group; leave group out")
         if self.delete_when is not None and self.delete_when in (self.key, self.group, self.newer_by):
             raise Invalid("delete_when is a column of its own, true in rows that delete")
+        left_out = [name for name in self.meaning if name is not None and self.columns and name not in self.columns]
+        if left_out:
+            raise Invalid(f"the {self.title} needs a column {left_out[0]!r}; name it among its columns too")
 
     @property
     def shape(self) -> Shape:
@@ -65,6 +71,16 @@ class ToUpserts(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def title(self) -> str:
         """What it is called in errors and logs."""
         return f"table {self.table!r}"
+
+
+def columns_of(target: ToUpserts, gives: str) -> str:
+    """The columns of the table, of those that come out of the last stage."""
+    import pyarrow as pa
+
+    if not target.columns:
+        return gives
+    schema = arrow_schema(gives)
+    return ddl_of_schema(pa.schema([schema.field(name) for name in target.columns]))
 
 
 def check_target(target: ToUpserts, schema: pa.Schema) -> None:

@@ -14,7 +14,7 @@ from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent
 from bucketmq.events.filters.evaluate import YES, Step, compiled
 from bucketmq.events.filters.fields import UNFETCHED
-from bucketmq.events.filters.grammar import Compare, Field, Node, leaves
+from bucketmq.events.filters.grammar import Compare, Field, In, IsNull, Leaf, Like, Node, Regexp, Value, leaves
 from bucketmq.events.filters.normal import normal
 from bucketmq.events.filters.parser import parse_text
 from bucketmq.pipeline.columns import arrow_schema
@@ -46,6 +46,8 @@ class Where:
             root: Node = Compare(Field("body", (alone,)), "=", True)
         else:
             root = parse_text(text, self._field)
+            for leaf in leaves(root):
+                self._check_values(leaf)
         self._names = sorted({str(leaf.field.path[0]) for leaf in leaves(root)})
         if not self._names:
             raise Invalid("where is empty; leave it out, or name a column such as flagged")
@@ -67,6 +69,49 @@ class Where:
                 "where compares text, numbers and truth values; let a stage give a column of truth values."
             )
         return Field("body", parts)
+
+    def _check_values(self, leaf: Leaf) -> None:
+        """A text is never equal to a number: a condition that compares them is never true, which nobody means."""
+        name = ".".join(map(str, leaf.field.path))
+        kind = self._kind(leaf.field)
+        wanted = _sort(kind)
+        match leaf:
+            case Compare(value=value):
+                values: tuple[Value, ...] = (value,)
+            case In(values=values):
+                pass
+            case Like() | Regexp():
+                values = ("",)
+            case IsNull():
+                return
+        odd = next((each for each in values if _sort_of_value(each) != wanted), None)
+        if odd is not None:
+            raise Invalid(
+                f"column {name!r} is {kind}, which is never compared with {odd!r}\nWrite {_EXAMPLES[wanted]}."
+            )
+
+    def _kind(self, field: Field) -> pa.DataType:
+        kind: Any = self._schema
+        for part in field.path:
+            kind = kind.field(part).type
+        return kind
+
+
+_EXAMPLES = {"text": 'a text, like "x"', "number": "a number, like 5", "truth": "true or false"}
+
+
+def _sort_of_value(value: Value) -> str:
+    if isinstance(value, bool):
+        return "truth"
+    return "text" if isinstance(value, str) else "number"
+
+
+def _sort(kind: pa.DataType) -> str:
+    from pyarrow import types
+
+    if types.is_boolean(kind):
+        return "truth"
+    return "text" if types.is_string(kind) else "number"
 
 
 def _is_struct(kind: pa.DataType) -> bool:

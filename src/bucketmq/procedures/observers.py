@@ -27,6 +27,8 @@ class Handed(msgspec.Struct, frozen=True):
     shard: int
     offset: int
     attempt: int
+    waited_seconds: float = 0.0
+    """From the send until it was begun, on the store's clock; for a later attempt its back-off is in it."""
 
 
 class RequestObserver(Protocol):

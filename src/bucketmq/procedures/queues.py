@@ -138,7 +138,12 @@ def origin_queue(queue: OpenQueue) -> Procedure[OpenQueue]:
 
 def list_queues(bucket: OpenBucket) -> Procedure[list[str]]:
     """The names of all queues, dead letters left out. Some LISTs: one for each queue, however deep they are."""
-    prefix = join(bucket.prefix, "queues") + "/"
+    return [name for name in (yield from names_below(bucket, "queues")) if not name.endswith(DEAD_SUFFIX)]
+
+
+def names_below(bucket: OpenBucket, folder: str) -> Procedure[list[str]]:
+    """The first parts of the keys below a folder of ours, in order. One LIST for each of them, whatever they hold."""
+    prefix = join(bucket.prefix, folder) + "/"
     names: set[str] = set()
     after = ""
     while True:
@@ -146,7 +151,7 @@ def list_queues(bucket: OpenBucket) -> Procedure[list[str]]:
         for entry in page.entries:
             names.add(entry.key.removeprefix(prefix).split("/", 1)[0])
         if not page.more:
-            return sorted(name for name in names if not name.endswith(DEAD_SUFFIX))
+            return sorted(names)
         last = max(entry.key for entry in page.entries)
-        # Jump over everything else of the last queue seen: "0" is the character after "/".
+        # Jump over everything else of the last one seen: "0" is the character after "/".
         after = prefix + last.removeprefix(prefix).split("/", 1)[0] + "0" if bucket.lists_in_order else last

@@ -105,6 +105,8 @@ def list_all(prefix: str, *, after: str = "", pages_max: int = 1_000_000) -> Pro
 
 def get_many(keys: Sequence[str]) -> Procedure[list[Object | Missing]]:
     """Several objects at once; those that failed are asked for again one by one."""
+    if not keys:
+        return []
     if len(keys) == 1:
         return [(yield from get(keys[0]))]
     replies = yield from Together(tuple(Get(key) for key in keys))

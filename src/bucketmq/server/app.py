@@ -24,6 +24,9 @@ from starlette.exceptions import HTTPException
 from bucketmq import __version__, aio
 from bucketmq.errors import BucketMQError
 from bucketmq.events.parse import SOURCES
+from bucketmq.metrics.counts import Counts
+from bucketmq.metrics.families import OTHER, Families, page
+from bucketmq.metrics.standing import Standing
 from bucketmq.server import metrics
 from bucketmq.server.access import Guard
 from bucketmq.server.background import Background
@@ -153,6 +156,10 @@ class Parts:
         self.bucket = bucket
         self.settings = settings
         self.counters = Counters()
+        self.counts = Counts()
+        bucket.observe(self.counts)
+        self.standing: Standing | None = None
+        """How queues stand, where no app beside this one knows it."""
         self.guard = Guard(
             settings.access,
             proxies=proxies_of(settings.trusted_proxies),
@@ -160,7 +167,7 @@ class Parts:
         )
         self.receiver = Receiver(bucket, settings, self.counters)
         self.background: Background | None = None
-        self.beside: metrics.Families | None = None
+        self.beside: Families | None = None
         """Figures of an app that runs beside this one."""
         self._ready: tuple[float, str | None] | None = None
         self._asking = asyncio.Lock()
@@ -170,10 +177,13 @@ class Parts:
     async def lifespan(self, _app: FastAPI) -> AsyncIterator[None]:
         await self.bucket.open()
         self.background = Background(self.bucket, self.settings, self.counters)
+        self.standing = Standing(self.bucket) if self.beside is None else None
         try:
             await self.background.start()
             yield
         finally:
+            if self.standing is not None:
+                await asyncio.to_thread(self.standing.close)
             await self.background.stop()
             self.background = None
             self.receiver.close()
@@ -188,7 +198,7 @@ class Parts:
             request.state.known = await self.guard.admit(request.scope, close=close)
         except Refusal as refusal:
             source = request.path_params.get("source", "")
-            known = source if source in SOURCES else metrics.OTHER
+            known = source if source in SOURCES else OTHER
             self.counters.add("receiver_requests_total", source=known, status=str(refusal.status))
             raise
 
@@ -225,12 +235,14 @@ class Parts:
         background = self.background
         yield from metrics.server_families(
             self.counters,
-            self.bucket.requests,
+            self.counts,
             [] if background is None else background.runs(),
             notifier_up=background is not None and background.notifier_up,
         )
         if self.beside is not None:
             yield from self.beside()
+        elif self.standing is not None:
+            yield from self.standing.families()
 
     async def _ask(self) -> str | None:
         """Never two questions at a time: one that hangs is waited for again."""
@@ -368,7 +380,7 @@ def add_pages(app: FastAPI, parts: Parts) -> None:
         dependencies=reader,
     )
     async def show_metrics(request: Request) -> Response:
-        text, content_type = metrics.page(parts.figures, request.headers.get("accept", ""))
+        text, content_type = page(parts.figures, request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=reader)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from bucketmq import aio
-from bucketmq.errors import BucketMQError, Invalid, NotFound
+from bucketmq.errors import BucketMQError, Corrupt, Invalid, NotFound
 from bucketmq.procedures.requests import Procedure
 from bucketmq.server import actions
 from bucketmq.server.access import too_many_failures
@@ -170,6 +170,9 @@ class Gate:
             raise Refusal(400, str(error)) from None
         except NotFound as error:
             raise Refusal(404, str(error)) from None
+        except Corrupt as error:  # asking again would not help
+            log.warning("action=answer_failed door=%s kind=%s error=%s", self.door, error.kind, loggable(error))
+            raise Refusal(500, str(error), "see what is damaged: bucketmq doctor --deep") from None
         except BucketMQError as error:
             log.warning("action=answer_failed door=%s kind=%s error=%s", self.door, error.kind, loggable(error))
             raise unavailable(f"the bucket cannot be used ({error.kind})") from None

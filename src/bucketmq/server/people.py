@@ -39,7 +39,12 @@ replay); review what an application lays before people; administer, which also i
 FORMERLY: dict[str, tuple[Role, ...]] = {"read-only": ("look",), "reviewer": ("operate", "review")}
 """Roles of the review desk before there were others: they go on working."""
 
+TOKENS_VARIABLE = "BUCKETMQ_DASHBOARD_TOKENS"
+"""Where the dashboard finds who may log in."""
 HOW = f"write NAME=TOKEN:ROLE, the role one of {', '.join(ROLES)}, or several joined by +"
+
+TOKENS_VARIABLE = "BUCKETMQ_DASHBOARD_TOKENS"
+"""The environment variable that lists who may log in to a dashboard."""
 
 TOKEN_CHARS_MIN = 16
 """Shorter ones could be guessed in time, for all that guessing is slowed down."""

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bucketmq import aio
 from bucketmq.errors import Invalid, Unavailable
+from bucketmq.metrics.push import pushed
 from bucketmq.server.access import is_loopback
 from bucketmq.server.app import make_app
 from bucketmq.server.callers import Network, is_trusted, proxies_of
@@ -40,13 +41,17 @@ async def serve(
     port: int = 8080,
     listening: Listening = lambda _: None,
     beside: FastAPI | None = None,
+    otlp: str | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what is in hand. Closing the bucket is the caller's."""
+    """Serve until SIGTERM or SIGINT, then finish what is in hand. Closing the bucket is the caller's. Figures are also
+    sent to the collector at `otlp`, if there is one."""
     check_host(settings, host)
     await bucket.open()  # a bucket that cannot be used is an error here, not a line in a log
     with listen(host, port) as listener:
         server = make_server(bucket, settings, listening, beside=beside)
-        await server.serve(sockets=[listener])
+        app: Any = server.config.app
+        with pushed(app.state.parts.figures, otlp):
+            await server.serve(sockets=[listener])
     if not server.started:
         raise Unavailable("the server did not start; the log says why")
 

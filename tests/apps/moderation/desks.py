@@ -22,8 +22,16 @@ from bucketmq.server.people import read_people
 from bucketmq.server.place import bus_of, now_of, run_now
 
 ROSA, OMAR, VERA = "token-of-rosa-0001", "token-of-omar-0001", "token-of-vera-0001"
+ADA, OLA = "token-of-ada-0001", "token-of-ola-0001"
 PEOPLE = read_people(
-    [f"rosa={ROSA}:reviewer", f"omar={OMAR}:reviewer", f"vera={VERA}:read-only"], variable="DESK_TOKENS"
+    [
+        f"rosa={ROSA}:reviewer",
+        f"omar={OMAR}:reviewer",
+        f"vera={VERA}:read-only",
+        f"ada={ADA}:administer",
+        f"ola={OLA}:operate",
+    ],
+    variable="DESK_TOKENS",
 )
 
 BAD, UNSURE, CLEAN = 0.97, 0.7, 0.02
@@ -31,7 +39,8 @@ BAD, UNSURE, CLEAN = 0.97, 0.7, 0.02
 
 @contextlib.contextmanager
 def desk_on(make_bucket: Callable[[], aio.Bucket], **options: Any) -> Iterator[Opened]:
-    added = tabs(private_images=options.pop("private_images", False))
+    own = {name: options.pop(name) for name in ("private_images", "undo_seconds") if name in options}
+    added = tabs(**own)
     with opened_on(make_bucket, tabs=added, people=PEOPLE, **options) as agent:
         yield agent
 

@@ -66,7 +66,7 @@ def test_a_review_by_mouse(browser: Browser, store: MemoryStore, bucket: Bucket)
             browser.find("#note").send_keys("an ad indeed")
             browser.click("#do-uphold")
             browser.until(lambda: browser.ids() == ["odd"])
-            browser.until(lambda: "Upheld: ad" in browser.text("#toasts"))
+            browser.until(lambda: "Upheld: ad" in browser.text("#said"))
             assert "two models disagree" in browser.text(".doubt"), "the next post came by itself"
             browser.click("#do-escalate")
             browser.until(lambda: "escalated" in browser.text(".row"))
@@ -112,6 +112,8 @@ def test_a_review_by_keyboard(browser: Browser, store: MemoryStore, bucket: Buck
         browser.keys("\ue00c", "e")
         browser.until(lambda: "escalated" in browser.text(".row"))
         browser.keys("2")
+        browser.until(lambda: len(browser.all("[data-decision]")) == 3)
+        browser.keys("3")
         browser.until(lambda: browser.shown(".flow-svg"))
     done = {id: bucket.get_json(f"reviewed/{id}.json")["action"] for id in ("p1", "p2")}
     assert done == {"p1": "approve", "p2": "uphold"}

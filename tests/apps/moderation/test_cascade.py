@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from apps.moderation.models import approved, honest, post
 from bucketmq.apps.moderation.classify.cascade import Cascade, Counts, highest
-from bucketmq.apps.moderation.classify.claude import Claude, ClaudeSettings
+from bucketmq.apps.moderation.classify.claude import Claude
 from bucketmq.apps.moderation.record import CATEGORIES, Category, Post, Verdict, in_doubt
 from bucketmq.errors import Invalid, Unavailable
+from bucketmq.models.claude import ClaudeSettings
 from bucketmq.testing.messages_api import messages_api, refused
 
 

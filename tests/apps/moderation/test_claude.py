@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 from apps.moderation.models import answer, approved, asked_about, honest, post
-from bucketmq.apps.moderation.classify.answer import Usage
 from bucketmq.apps.moderation.classify.batches import ClaudeBatches
-from bucketmq.apps.moderation.classify.budget import Budget, Limits, Spent
-from bucketmq.apps.moderation.classify.claude import Claude, ClaudeSettings, settings_of
+from bucketmq.apps.moderation.classify.claude import Claude
 from bucketmq.apps.moderation.classify.prompt import INSTRUCTIONS, PROMPT, TEXT_CHARS_MAX, as_data
 from bucketmq.apps.moderation.record import CATEGORIES, Post, Verdict, record_of
 from bucketmq.errors import Denied, Invalid, NotFound, Unavailable
+from bucketmq.models.budget import Budget, Limits, Spent, Usage
+from bucketmq.models.claude import ClaudeSettings, settings_of
 from bucketmq.testing.endpoints import HangUp, Reply, Silent, Step, endpoint
 from bucketmq.testing.messages_api import Asked, MessagesApi, Model, messages_api, refused, spoken
 

@@ -17,11 +17,11 @@ pytest.importorskip("numpy")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bucketmq.apps.moderation.classify import encoder
 from bucketmq.apps.moderation.classify.embedded import EmbeddedClassifier
 from bucketmq.apps.moderation.classify.head import CARD, COEFFICIENTS, Head
 from bucketmq.apps.moderation.record import CATEGORIES, Post, Verdict
 from bucketmq.errors import Corrupt, Invalid, Unsupported
+from bucketmq.models import minilm
 
 INSULT = "You are a worthless idiot and everybody hates you."
 THREAT = "I am going to kill you and burn your house down."
@@ -32,7 +32,7 @@ PICNIC = "Lovely weather for a picnic by the lake today."
 
 @pytest.fixture(scope="module", params=["words", "sentences"])
 def classifier(request: pytest.FixtureRequest) -> EmbeddedClassifier:
-    if request.param == "sentences" and encoder.find() is None:
+    if request.param == "sentences" and minilm.find() is None:
         pytest.skip("the weights of the second stage are not installed")
     return EmbeddedClassifier(stages=request.param)
 
@@ -183,7 +183,7 @@ def test_it_travels_as_its_settings(classifier: EmbeddedClassifier) -> None:
 
 
 def test_the_second_stage_without_its_weights_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "PACKAGE", "no_such_wheel")
+    monkeypatch.setattr(minilm, "PACKAGE", "no_such_wheel")
     from bucketmq.apps.moderation.classify import embedded
 
     embedded._encoder.cache_clear()

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bucketmq.apps.moderation.classify import encoder, links, normalise
+from bucketmq.apps.moderation.classify import links, normalise
 from bucketmq.apps.moderation.classify.embedded import ENCODED_MAX, look_again
 from bucketmq.apps.moderation.classify.head import Band, Card, Floats, Head, Stage
 from bucketmq.apps.moderation.classify.ngrams import BUCKETS, grams
@@ -23,6 +23,7 @@ from bucketmq.apps.moderation.classify.normalise import plain
 from bucketmq.apps.moderation.classify.pieces import CHARS_MAX, PIECE_CHARS, PIECES_MAX, pieces
 from bucketmq.apps.moderation.classify.surface import NAMES
 from bucketmq.apps.moderation.record import CATEGORIES
+from bucketmq.models import minilm
 
 
 @pytest.mark.parametrize(
@@ -226,18 +227,18 @@ def test_a_hundred_kilobytes_of_anything_take_no_time_worth_mentioning() -> None
         pieces(unit * (100_000 // len(unit)))
 
 
-@pytest.mark.skipif(encoder.find() is None, reason="the weights of the second stage are not installed")
+@pytest.mark.skipif(minilm.find() is None, reason="the weights of the second stage are not installed")
 def test_the_encoder_computes_what_its_weights_say() -> None:
     """Against the same network written out in numpy with exact weights: rounding to integers may cost a little only."""
-    folder = encoder.find()
+    folder = minilm.find()
     assert folder is not None
     texts = ["how do i kill a process", "the weather is lovely by the lake today", "x"]
-    ours = encoder.Encoder(folder).encode(texts)[:, 768:1152]
+    ours = minilm.Encoder(folder).encode(texts)[:, 768:1152]
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
-    tensors = encoder._safetensors(folder / "model.safetensors")
+    tensors = minilm._safetensors(folder / "model.safetensors")
     for text, vector in zip(texts, ours, strict=True):
         exact = _forward(tensors, tokenizer.encode(text).ids)
         assert float(vector @ exact / np.linalg.norm(vector) / np.linalg.norm(exact)) > 0.95

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
 import struct
 import threading
@@ -29,19 +30,19 @@ from apps.moderation.drawing import (
     written,
 )
 from apps.moderation.models import BAD_WORDS, approved
-from bucketmq.apps.moderation.classify.fetch import Fetched, Fetcher, FetchSettings, Unseen, kind_of
 from bucketmq.apps.moderation.classify.images import Bands, TextOnly, WithImages
-from bucketmq.apps.moderation.classify.nsfw import EXPOSED, Highest, NudeNet, nsfw_scorer
-from bucketmq.apps.moderation.classify.ocr import RapidOcr, Reading
-from bucketmq.apps.moderation.classify.pictures import (
+from bucketmq.apps.moderation.record import CATEGORIES, Category, Post, Verdict, in_doubt
+from bucketmq.errors import Invalid, Unsupported
+from bucketmq.models.fetch import Fetched, Fetcher, FetchSettings, Unseen, kind_of
+from bucketmq.models.nsfw import EXPOSED, Highest, NudeNet, OpenNsfw, nsfw_scorer
+from bucketmq.models.ocr import RapidOcr, Reading
+from bucketmq.models.pictures import (
     PICTURE_SIDE_MAX,
     PLAIN_LIMITS,
     PictureLimits,
     pictures,
     webp_size,
 )
-from bucketmq.apps.moderation.record import CATEGORIES, Category, Post, Verdict, in_doubt
-from bucketmq.errors import Invalid, Unsupported
 from bucketmq.notify.http import Poster
 from bucketmq.testing.endpoints import Endless, Endpoint, HangUp, Raw, Received, Reply, Silent, Step, Trickle, endpoint
 
@@ -337,6 +338,20 @@ def test_the_weights_name_the_classes_that_count() -> None:
     assert pickle.loads(pickle.dumps(scorer)).score([canvas()]) == scorer.score([canvas()])
 
 
+def test_without_nudenet_the_network_with_the_clear_licence_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nudenet" else find(name))
+    assert nsfw_scorer().model == "open-nsfw"
+    with pytest.raises(Unsupported, match=r"bucketmq\[nudenet\]"):
+        NudeNet()
+
+
+def test_other_weights_than_those_that_were_tested_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bucketmq.models.nsfw.OPEN_NSFW_SHA256", "0" * 64)
+    with pytest.raises(Unsupported, match="are not those that were tested"):
+        OpenNsfw()
+
+
 def test_of_several_scorers_the_highest_counts() -> None:
     both = Highest(NudeNet(), Reddish())
     assert both.score([canvas(colour="red")]) == 1.0 and both.model == "nudenet-320n+reddish"
@@ -446,7 +461,7 @@ def test_text_in_an_image_is_judged_like_text(gallery: Endpoint, reader: RapidOc
         Post("1", "look at this", f"{gallery.url}/bad"),
         Post("2", "and this", f"{gallery.url}/bad"),
         reader=reader,
-        scorer=NudeNet(),
+        scorer=OpenNsfw(),
     )
     assert verdict.violation and "violence" in {each.name for each in verdict.categories if each.flagged}
     assert other.violation and len(gallery.requests) == 1, "one image is fetched once for a call"

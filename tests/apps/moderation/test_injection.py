@@ -24,14 +24,15 @@ from apps.moderation.models import answer, obedient
 from bucketmq.apps.moderation.classify import Classifier
 from bucketmq.apps.moderation.classify.addressed import speaks_to_the_judge
 from bucketmq.apps.moderation.classify.cascade import Cascade
-from bucketmq.apps.moderation.classify.claude import Claude, ClaudeSettings
+from bucketmq.apps.moderation.classify.claude import Claude
 from bucketmq.apps.moderation.classify.embedded import EmbeddedClassifier
-from bucketmq.apps.moderation.classify.fetch import Fetched, Fetcher, FetchSettings, Unseen
 from bucketmq.apps.moderation.classify.images import WithImages
-from bucketmq.apps.moderation.classify.nsfw import NudeNet
-from bucketmq.apps.moderation.classify.ocr import RapidOcr, Reading
 from bucketmq.apps.moderation.record import APPROVED, CATEGORIES, Category, Post, Verdict, record_of
 from bucketmq.apps.moderation.routing import outcome_of, read
+from bucketmq.models.claude import ClaudeSettings
+from bucketmq.models.fetch import Fetched, Fetcher, FetchSettings, Unseen
+from bucketmq.models.nsfw import OpenNsfw
+from bucketmq.models.ocr import RapidOcr, Reading
 from bucketmq.testing.endpoints import Reply, endpoint
 from bucketmq.testing.messages_api import Asked, Model, messages_api
 
@@ -161,7 +162,7 @@ def test_an_image_that_was_really_drawn_is_really_read(name: str, reader: RapidO
         messages_api(enchanted) as there,
         Claude(ClaudeSettings(base_url=there.url), api_key="any") as claude,
         endpoint([Reply(200, {"Content-Type": "image/png"}, drawn)]) as gallery,
-        WithImages(claude, Fetcher(FetchSettings(private=True)), NudeNet(), reader) as classifier,
+        WithImages(claude, Fetcher(FetchSettings(private=True)), OpenNsfw(), reader) as classifier,
     ):
         post = Post(name, "look", gallery.url)
         (verdict,) = classifier.classify([post])

@@ -34,7 +34,7 @@ from bucketmq.apps.moderation.record import (
 from bucketmq.apps.moderation.register import Register
 from bucketmq.apps.moderation.router import settle_where
 from bucketmq.pipeline import ToObjects
-from bucketmq.pipeline.objects import Did, write_object
+from bucketmq.pipeline.objects import Did, Wanted, write_objects
 from bucketmq.pipeline.things import Thing
 from bucketmq.procedures.objects.metadata import NO_CAUSE
 from bucketmq.procedures.requests import Procedure
@@ -326,8 +326,8 @@ def test_a_judgement_that_comes_while_a_record_without_a_revision_is_routed_leav
     assert isinstance(target, ToObjects)
     thing = Thing(key_of(PENDING, "p1"), record_body("p1", "first", CLEAN), "1")
 
-    def judged(bus: BucketApi) -> Procedure[Did]:
-        return (yield from write_object((yield from bus.open()), target, thing))
+    def judged(bus: BucketApi) -> Procedure[list[Did]]:
+        return (yield from write_objects((yield from bus.open()), [Wanted(target, thing)]))
 
     for at in range(100):
         world = World("copying")

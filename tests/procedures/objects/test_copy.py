@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import bucketmq
+from bucketmq import Failed, Invalid
+from bucketmq.procedures.objects.copy import Copying, copy_many
 from bucketmq.procedures.requests import Copy, Create, StoreRequest
 from procedures.objects.world import DEATHS, FAULTS, STORES, Killed, World, summary, told
 
@@ -106,3 +108,18 @@ def test_one_bad_answer_or_a_death_anywhere_loses_and_doubles_nothing(kind: str,
             assert [event.key for event in told(bucket)][1:] == ["c"] * ("c" in world.objects()), (fault, at)
             world.close()
     plain.close()
+
+
+def test_many_are_copied_and_told_together_and_what_is_taken_says_so(world: World) -> None:
+    bucket = world.connect()
+    bucket.put_many({"a": "1", "b": "2", "taken": "x"})
+    opened = bucket.run(bucket.api.open())
+    wanted = [Copying("a", "c/a", 1), Copying("none", "c/none"), Copying("b", "taken", 1), Copying("b", "c/b", 1)]
+    ends = bucket.run(copy_many(opened, wanted))
+    kinds = [each.kind if isinstance(each, Failed) else each.key for each in ends]
+    assert kinds == ["c/a", "not_found", "invalid", "c/b"]
+    assert world.objects() == {"a": b"1", "b": b"2", "taken": b"x", "c/a": b"1", "c/b": b"2"}
+    assert summary(bucket)[3:] == [("created", "c/a"), ("created", "c/b")]
+    assert world.notes() == []
+    with pytest.raises(Invalid, match="twice"):
+        bucket.run(copy_many(opened, [Copying("a", "d"), Copying("b", "d")]))

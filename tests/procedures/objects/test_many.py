@@ -122,6 +122,17 @@ def test_bad_input_is_refused_before_anything_is_written(memory: World) -> None:
         lambda: bucket.delete_many(["a", "a"]),
         lambda: bucket.delete_many(["a", 7]),
         lambda: bucket.get_many("a"),
+        lambda: bucket.get_many(None),
+        lambda: bucket.put_many(None),
+        lambda: bucket.put_many("a"),
+        lambda: bucket.put_many([("a", "b")]),
+        lambda: bucket.put_many([Put("a", "b", metadata=[1])]),
+        lambda: bucket.put("a", "b", metadata=[1]),
+        lambda: bucket.put("a", "b", metadata={1: "one"}),
+        lambda: bucket.move_many(None),
+        lambda: bucket.delete_many(None),
+        lambda: bucket.watch(None)(print),
+        lambda: bucket.rules.add("r", filter=None, to="queue:q"),
         lambda: bucket.get_many(["a", "../b"]),
     ]
     for call in bad:

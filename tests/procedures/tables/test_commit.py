@@ -95,6 +95,8 @@ def test_a_time_says_what_is_newer_too(blocking: World) -> None:
     assert table.delete("x", newer=early).stale == ("x",)
     assert table.delete("x", newer=late).stale == ()
     assert table.read().num_rows == 0
+    with pytest.raises(bucketmq.Invalid, match="newer is a number, but column 'at'"):
+        table.delete("x", newer=7)
 
 
 def test_the_same_commit_id_changes_nothing_the_second_time(world: World) -> None:
@@ -250,6 +252,8 @@ def test_keys_of_one_group_are_for_tables_with_groups(blocking: World) -> None:
         (lambda table: table.replace("a", chunks("b")), "a row of group 'b'"),
         (lambda table: table.delete(), "names of the groups"),
         (lambda table: table.delete("a", newer="now"), "newer must be"),
+        (lambda table: table.delete("a", newer=datetime(2026, 11, 1, tzinfo=UTC)), "newer is a time, but column 'rev'"),
+        (lambda table: table.replace("a", [], newer=datetime(2026, 11, 1, tzinfo=UTC)), "newer is a time, but column"),
         (lambda table: table.delete(1.5), "text or a whole number"),
         (lambda table: table.delete(7), "not values of a column of type string"),
         (lambda table: table.commit(Delete(["a", "b"], keys=[1])), "one group"),

@@ -57,3 +57,21 @@ def test_every_row_lies_in_the_file_of_its_slot(folder: Path) -> None:
         rows = pd.read_parquet(folder / shard["file"])
         assert len(rows) == shard["rows"]
         assert all(shard["start"] <= slot_of(doc) < stop for doc in rows["doc"])
+
+
+def test_a_reader_that_knows_files_reads_only_those_that_changed(folder: Path) -> None:
+    with bucketmq.connect(str(folder.parents[1])) as bucket:
+        table = bucket.table("t")
+        before = table.snapshot()
+        kept = table.read_files(before, before.files)
+        table.replace("d7", chunks("d7", 1, rev=2))
+        after = table.snapshot()
+        new = [file for file in after.files if file not in kept]
+        requests = bucket.requests
+        read = table.read_files(after, new, columns=["doc", "id"])
+        assert (bucket.requests - requests).get == len(new) == 1
+        parts = [*read.values(), *(kept[file] for file in after.files if file in kept)]
+        rows = [row for part in parts for row in part.to_pylist()]
+        assert sorted((row["doc"], row["id"]) for row in rows) == sorted({*EXPECTED} - {("d7", 1), ("d7", 2)})
+        with pytest.raises(bucketmq.Invalid, match="does not have all of these files"):
+            table.read_files(after, before.files)

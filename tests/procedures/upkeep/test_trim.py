@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
+from bucketmq.procedures.upkeep import trim as trimming
 from procedures.world import Killed, World, drain
 
 LONG = TRIM_GUARD_SECONDS + 400  # longer than the guard and the dedup window together
@@ -124,6 +125,31 @@ def test_a_new_subscription_begins_at_what_is_left(world: World, queue: Any) -> 
     assert drain(queue.subscription("late")) == [4, "after"]
     assert drain(queue.subscription("offset", start={0: 1})) == [4, "after"]
     assert drain(queue.subscription("time", start=0)) == [4, "after"]
+
+
+def test_a_trimmer_that_slept_does_not_take_from_who_came_since(
+    blocking: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the heads before there was the new subscription, and moves the mark after it has claimed."""
+    queue = blocking.connect().queue("jobs", keep_seconds=0)
+    for n in range(5):
+        queue.send(n)
+    drain(queue)
+    blocking.advance(LONG)
+    other = blocking.connect().queue("jobs").subscription("late", start="earliest")
+    read, woken = trimming.read_archive, []
+
+    def sleep(of: Any) -> Any:  # what is asked after the heads
+        woken.append(blocking.advance(trimming.STALE_SECONDS + 10))
+        woken.append(other.receive(3))
+        return read(of)
+
+    monkeypatch.setattr(trimming, "read_archive", sleep)
+    assert queue.trim().segments == 0
+    assert [each.body for each in woken[1]] == [0, 1, 2]
+    monkeypatch.setattr(trimming, "read_archive", read)
+    assert queue.trim().segments == 0
+    assert len(blocking.keys("log/")) == 5
 
 
 def test_a_large_body_goes_with_its_segment_and_no_other_does(world: World, queue: Any) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING
 
 from bucketmq.apps.app import Agent, Here, Page
 from bucketmq.apps.moderation.settings import DESK_TOKENS, ModerationSettings
+from bucketmq.apps.page import page_of, serve_page
 
 if TYPE_CHECKING:
     from bucketmq.apps.moderation.router import Told
-
-RUNNER = "runner"
-"""What a person is called whose token was made by `apps run`."""
 
 
 async def ingest(here: Here) -> None:
@@ -48,23 +45,22 @@ async def pull(here: Here, told: Told | None = None) -> None:
 async def desk(here: Here) -> None:
     """The page where people decide."""
     from bucketmq.apps.moderation.desk.tabs import tabs
-    from bucketmq.dashboard.app import serve
-    from bucketmq.server.gate import GateSettings
-    from bucketmq.server.people import read_people
 
     own = here.settings
-    people = read_people(own.desk_tokens, variable=DESK_TOKENS)
-    settings = GateSettings(people=people, trusted_proxies=own.trusted_proxies)
-    added = tabs(private_images=own.private_images)
-    await serve(here.bucket, settings, tabs=added, host=here.host, port=own.port_desk, listening=here.ready)
+    added = tabs(private_images=own.private_images, undo_seconds=own.undo_seconds)
+    await serve_page(
+        here,
+        own.desk_tokens,
+        added,
+        port=own.port_desk,
+        trusted_proxies=own.trusted_proxies,
+        variable=DESK_TOKENS,
+    )
 
 
 def page(settings: ModerationSettings, address: str) -> Page:
-    """The desk. Where nobody has a token yet, whoever runs it gets one for this run."""
-    if settings.desk_tokens:
-        return Page(address)
-    token = secrets.token_urlsafe(18)
-    return Page(f"{address}/#token={token}", {DESK_TOKENS: f"{RUNNER}={token}:administer"})
+    """The desk."""
+    return page_of(settings.desk_tokens, DESK_TOKENS, address)
 
 
 AGENTS = (

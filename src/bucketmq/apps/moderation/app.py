@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bucketmq.apps.app import App, LazyPipeline, WantedQueue
 from bucketmq.apps.moderation.agents import AGENTS
 from bucketmq.apps.moderation.desk.tabs import tabs
-from bucketmq.apps.moderation.queues import AUDIT, CHORES, FIRST_SETTINGS, READER, SUBMISSIONS
+from bucketmq.apps.moderation.queues import AUDIT, CHORES, DECISIONS, FIRST_SETTINGS, READER, SUBMISSIONS
 from bucketmq.apps.moderation.settings import ModerationSettings
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ MODERATION = App(
         for name, about in (
             (SUBMISSIONS, "posts that were accepted"),
             (AUDIT, "what was done to posts, and by whom"),
+            (DECISIONS, "what people decided about posts, and took back"),
             (CHORES, "posts whose reviewer may have died half-way"),
         )
     ),

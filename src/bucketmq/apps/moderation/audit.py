@@ -2,7 +2,8 @@
 
 Lines are written after what they tell of was decided and before it is answered, so a crash in between leaves a line to
 be written by any agent that repeats the action: at least one line for each, all of them under the same `action`.
-Readers keep the first (`collapsed`).
+Readers keep the first (`collapsed`). What people decided and took back is also in the queue `moderation-decisions`, in
+the same words: there it can be found among a few, not among everything that ever happened to posts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Any, Literal
 import msgspec
 
 from bucketmq.apps.moderation.ids import part_of
-from bucketmq.apps.moderation.queues import AUDIT, open_own
+from bucketmq.apps.moderation.queues import AUDIT, DECISIONS, open_own
+from bucketmq.apps.moderation.record import Outcome
+from bucketmq.apps.moderation.register import Chapter, Review, Undone
 from bucketmq.errors import NotFound
 from bucketmq.procedures.claiming.browse import inline_body, read_on
 from bucketmq.procedures.opened import OpenBucket
@@ -29,12 +32,16 @@ Did = Literal[
     "approve",
     "uphold",
     "escalate",
-    "refused",  # a person came too late
+    "undo",  # one of these three was taken back
+    "refused",  # a person came too late, or may not
     "redrive",  # dead letters were sent again
     "login",
     "logout",
     "denied",  # a person may not do what they tried, or was not let in
 ]
+
+DECIDED: tuple[Did, ...] = ("approve", "uphold", "escalate", "undo")
+"""What people do that changes what is true of a post."""
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -54,6 +61,54 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     model: str = ""
     confidence: float | None = None
     reason: str = ""
+    turn: int = 0
+    """With `did`, what a person said of the revision: one more for each time that something was taken back."""
+    of: str = ""
+    """The action that was taken back."""
+
+
+def said(id: str, review: Review, before: Outcome) -> Line:
+    """What a person said of a post that belonged to `before` until then."""
+    more = (str(review.turn),) if review.turn else ()
+    return Line(
+        action=action_of(review.action, id, review.revision, *more),
+        did=review.action,
+        by=review.reviewer,
+        id=id,
+        revision=review.revision,
+        at=review.at,
+        outcome=review.outcome,
+        before=before,
+        reason=review.note,
+        turn=review.turn,
+    )
+
+
+def taken_back(id: str, undone: Undone, back_to: Outcome) -> Line:
+    """That somebody took back what was said, and where the post belongs again."""
+    review = undone.review
+    return Line(
+        action=action_of("undo", id, review.revision, review.action, str(review.turn)),
+        did="undo",
+        by=undone.by,
+        id=id,
+        revision=review.revision,
+        at=undone.at,
+        outcome=back_to,
+        before=review.outcome,
+        reason=undone.note,
+        turn=review.turn,
+        of=said(id, review, back_to).action,
+    )
+
+
+def lines_of(id: str, chapter: Chapter) -> list[Line]:
+    """Everything that people said of a revision, in order."""
+    home = chapter.decision.outcome
+    lines = [said(id, each, home) for each in (chapter.escalation, chapter.review) if each is not None]
+    for undone in chapter.undone:
+        lines += (said(id, undone.review, home), taken_back(id, undone, home))
+    return sorted(lines, key=lambda line: line.at)
 
 
 def action_of(did: Did, id: str, revision: int, *more: str) -> str:
@@ -62,10 +117,11 @@ def action_of(did: Did, id: str, revision: int, *more: str) -> str:
 
 def note(bucket: OpenBucket, line: Line, *, again: bool = False) -> Procedure[None]:
     """Append a line. One PUT, shared with others of this process; `again` if it may be there already: then it is not
-    repeated more than once in a while, which costs a few requests."""
-    queue = yield from open_own(bucket, AUDIT)
+    repeated more than once in a while, which costs a few requests. What people decide is noted twice."""
     key = part_of(line.id) if line.id else None
-    yield from send(queue, letters([line], key, None, line.action[:512] if again else None))
+    for name in (AUDIT, DECISIONS) if line.did in DECIDED else (AUDIT,):
+        queue = yield from open_own(bucket, name)
+        yield from send(queue, letters([line], key, None, line.action[:512] if again else None))
 
 
 def collapsed(bodies: Iterable[Any]) -> Iterator[Line]:

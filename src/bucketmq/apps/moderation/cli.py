@@ -174,6 +174,9 @@ def desk(
     private_images: Annotated[
         bool, typer.Option("--private-images", help="Also fetch images from this machine and private networks.")
     ] = False,
+    undo_seconds: Annotated[
+        float | None, typer.Option(min=0, help="How long people may take back their own decisions.")
+    ] = None,
     url: BucketUrl = None,
     as_json: Json = False,
 ) -> None:
@@ -186,7 +189,9 @@ def desk(
     from bucketmq.apps.moderation.settings import DESK_TOKENS, settings_from
     from bucketmq.cli.tokens import gate_settings, warn_of_plain_http
 
-    own = settings_from(url=_url(context, url), port_desk=port, desk_tokens=tuple(token or ()))
+    own = settings_from(
+        url=_url(context, url), port_desk=port, desk_tokens=tuple(token or ()), undo_seconds=undo_seconds
+    )
     settings = gate_settings(
         (token or []) if token_file else own.desk_tokens,
         token_file or [],
@@ -199,7 +204,7 @@ def desk(
         from bucketmq.apps.moderation.desk.tabs import tabs
         from bucketmq.dashboard.app import serve as run_dashboard
 
-        added = tabs(private_images=private_images)
+        added = tabs(private_images=private_images, undo_seconds=own.undo_seconds)
         await run_dashboard(bucket, settings, tabs=added, host=host, port=own.port_desk, listening=listening)
 
     def listening(address: str) -> None:

@@ -114,26 +114,29 @@ def drop(bucket: OpenBucket, key: str, version: str, *, cause: Cause = NO_CAUSE)
 def settle(bucket: OpenBucket, id: str, *, cause: Cause = NO_CAUSE) -> Procedure[Register | None]:
     """Bring the objects of a post to where its register says, and remove what is older from the other places.
 
-    Returns the register it went by. Four GETs when everything is in its place.
+    Returns the register it went by. Four GETs when everything is in its place; one more when something was not.
     """
     patience = Patience(f"settling post {id!r}")
     while True:
         register = yield from read_register(bucket, id)
         if register is None or register.decision is None:
             return register
-        if (yield from _settled(bucket, register, cause)):
+        moved = yield from _settled(bucket, register, cause)
+        if moved is not None:
             wrote = yield from _mark(bucket, register, cause)
-            # A newer decision may have been carried out before ours: then what we wrote is stale.
-            if not wrote or (yield from read_register(bucket, id)) == register:
+            # Something newer may have been carried out before this: then what was moved or written is stale.
+            if not (moved or wrote) or (yield from read_register(bucket, id)) == register:
                 return register
         yield from patience.again("another agent is at it")
 
 
-def _settled(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[bool]:
-    """Whether no object of the post is left at a wrong place; False if the register should be read again."""
+def _settled(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[bool | None]:
+    """See that no object of the post is left at a wrong place: whether one was moved; None if the register should be
+    read again."""
     assert register.decision is not None and register.outcome is not None
     revision, digest = register.decision.revision, register.decision.digest
     home = key_of(register.outcome, register.id)
+    moved = False
     for prefix in OUTCOMES:
         key = key_of(prefix, register.id)
         if key == home:
@@ -144,15 +147,16 @@ def _settled(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[
         version, have = plain_version(found.version), revision_in(found.body, digest)
         if have < revision:
             if not (yield from drop(bucket, key, version, cause=cause)):
-                return False
+                return None
         elif have == revision:
             if (yield from place(bucket, Placing(Move(key, home, version, cause=cause), revision, digest))) == "gone":
-                return False
+                return None
+            moved = True
         elif (yield from read_register(bucket, register.id)) != register:
-            return False
+            return None
         else:
             log.warning("action=left_alone key=%s its revision %d is not known to its register", key, have)
-    return True
+    return moved
 
 
 def _mark(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[bool]:

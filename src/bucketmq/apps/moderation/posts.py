@@ -1,4 +1,4 @@
-"""What can be done with posts, each as one procedure: accept, route, review, settle, and look at them.
+"""What can be done with posts, each as one procedure: accept, route, review, undo, settle, and look at them.
 
 Everything is decided in the post's register (`register`); objects (`places`), the queue `submissions` and the audit log
 (`audit`) follow it. Every procedure may be repeated after a crash at any point and comes to the same end.
@@ -25,10 +25,11 @@ from bucketmq.apps.moderation import audit, places, register, routing
 from bucketmq.apps.moderation.audit import Line, action_of
 from bucketmq.apps.moderation.ids import SUFFIX, check_id, id_at, key_of, part_of
 from bucketmq.apps.moderation.places import ESCALATED, Placed
-from bucketmq.apps.moderation.queues import AUDIT, CHORES, SUBMISSIONS, open_own, submitted
+from bucketmq.apps.moderation.queues import AUDIT, CHORES, DECISIONS, SUBMISSIONS, open_own, submitted
 from bucketmq.apps.moderation.record import FLAGGED, NEEDS_REVIEW, OUTCOMES, PENDING, REVIEWED, Outcome, Record
 from bucketmq.apps.moderation.register import (
     ACTIONS,
+    UNDO_SECONDS,
     Accepted,
     Action,
     Decided,
@@ -38,6 +39,8 @@ from bucketmq.apps.moderation.register import (
     Review,
     Reviewed,
     Superseded,
+    TakenBack,
+    Undoing,
     digest_of,
     read_register,
 )
@@ -80,8 +83,10 @@ __all__ = [
     "Review",
     "Reviewed",
     "RoutedPost",
+    "Saying",
     "Seen",
     "Superseded",
+    "TakenBack",
     "Waiting",
     "accept",
     "count",
@@ -89,8 +94,10 @@ __all__ = [
     "look_at",
     "overview",
     "review",
+    "review_many",
     "route",
     "settle",
+    "undo",
     "waiting",
 ]
 
@@ -223,7 +230,7 @@ def _decide(bucket: OpenBucket, pending: Appeared, thresholds: Thresholds) -> Pr
     if reading.revision is None and (yield from _revised(bucket, id, read, reading, wanted, cause=cause)):
         return (yield from _decide(bucket, pending, thresholds))
     _, found = yield from register.change_register(
-        bucket, id, lambda before: register.deciding(before, reading.revision, wanted, record.created_at or now)
+        bucket, id, lambda before: register.deciding(before, reading.revision, wanted, record.created_at[:40] or now)
     )
     if isinstance(found, Superseded):
         revision = reading.revision or 0
@@ -231,8 +238,9 @@ def _decide(bucket: OpenBucket, pending: Appeared, thresholds: Thresholds) -> Pr
         gone = not (yield from places.drop(bucket, key, read.version, cause=cause))
         return RoutedPost(id, revision, None, "gone" if gone else "superseded")
     decision = found.decision
-    for each in found.said:  # the agent that said it may have died before it was noted
-        yield from audit.note(bucket, _said(id, each), again=True)
+    if found.closed is not None:  # who said it may have died before it was noted
+        for line in audit.lines_of(id, found.closed):
+            yield from audit.note(bucket, line, again=True)
     yield from audit.note(bucket, _routed(id, found), again=not found.new)
     if not (found.new and found.first):
         yield from places.settle(bucket, id, cause=cause)
@@ -337,9 +345,9 @@ def settle(bus: BucketApi, id: str, *, cause: Cause = NO_CAUSE) -> Procedure[Reg
     began."""
     bucket = yield from bus.open()
     found = yield from places.settle(bucket, check_id(id), cause=cause)
-    for each in (found.escalation, found.review) if found is not None else ():
-        if each is not None:
-            yield from audit.note(bucket, _said(id, each), again=True)
+    chapter = found.chapter if found is not None else None
+    for line in audit.lines_of(id, chapter) if chapter is not None else ():
+        yield from audit.note(bucket, line, again=True)
     return found
 
 
@@ -362,9 +370,7 @@ def review(
     if (yield from read_register(bucket, id)) is None and not (yield from _adopt(bucket, id)):
         raise NotFound(f"there is no post {id!r}; check its id")
     at = time_text((yield from Now()))
-    # Sent first: if this process dies after what follows, a router settles it.
-    chores = yield from open_own(bucket, CHORES)
-    yield from send(chores, letters([{"settle": id}], None, None), CHORE_SECONDS)
+    yield from _announce(bucket, id)
     _, said = yield from register.change_register(
         bucket,
         id,
@@ -373,21 +379,104 @@ def review(
         ),
     )
     if isinstance(said, Refused):
-        line = Line(
-            action=action_of("refused", id, revision, reviewer, at)[:500],
-            did="refused",
-            by=reviewer,
-            id=id,
-            revision=revision,
-            at=at,
-            reason=f"{action}: {said.text}",
-        )
-        yield from audit.note(bucket, line)
+        yield from audit.note(bucket, _refused(id, revision, reviewer, at, reason=f"{action}: {said.text}"))
     else:
-        line = msgspec.structs.replace(_said(id, said.review), before=said.before)
-        yield from audit.note(bucket, line, again=not said.new)
+        yield from audit.note(bucket, audit.said(id, said.review, said.before), again=not said.new)
     yield from places.settle(bucket, id)
     return said
+
+
+class Saying(msgspec.Struct, frozen=True):
+    """A revision of a post that somebody says something of."""
+
+    id: str
+    revision: int
+
+
+def review_many(
+    bus: BucketApi, sayings: Sequence[Saying], *, reviewer: str, action: Action, note: str = ""
+) -> Procedure[list[Reviewed | Refused | Exception]]:
+    """The same said of many posts, abreast; for one that failed the error, which holds up no other.
+
+    Each costs what it costs alone and has its own line in the audit log; what goes to the logs travels together.
+    """
+    bucket = yield from bus.open()
+    for name in (AUDIT, DECISIONS, CHORES):  # once, before all of them want it at the same time
+        yield from open_own(bucket, name)
+    return (
+        yield from abreast(
+            [
+                kept_apart(review(bus, each.id, revision=each.revision, reviewer=reviewer, action=action, note=note))
+                for each in sayings
+            ]
+        )
+    )
+
+
+def undo(
+    bus: BucketApi,
+    id: str,
+    *,
+    revision: int,
+    action: Action,
+    turn: int,
+    by: str,
+    administers: bool = False,
+    note: str = "",
+    window_seconds: float = UNDO_SECONDS,
+) -> Procedure[TakenBack | Refused]:
+    """Take back what was said of a post: the `action` of that `turn`, as its `Review` names them.
+
+    Who said it may, within `window_seconds` of the store's clock; who `administers` may at any time. The post then lies
+    where it lay before and waits for a person again, `reviewed/<id>.json` is gone, and the register remembers both. The
+    same call again finishes what may have been left undone. Costs what a review does.
+    """
+    check_id(id)
+    _check_text(by, "by", REVIEWER_CHARS_MAX)
+    if note:
+        _check_text(note, "note", NOTE_CHARS_MAX)
+    if action not in ACTIONS:
+        raise Invalid(f"a reviewer can {', '.join(ACTIONS)}, not {action!r}")
+    bucket = yield from bus.open()
+    if (yield from read_register(bucket, id)) is None:
+        raise NotFound(f"nothing was decided about a post {id!r}; check its id")
+    at = time_text((yield from Now()))
+    yield from _announce(bucket, id)
+    wanted = Undoing(
+        revision=revision,
+        action=action,
+        turn=turn,
+        by=by,
+        administers=administers,
+        at=at,
+        note=note,
+        window_seconds=window_seconds,
+    )
+    _, done = yield from register.change_register(bucket, id, lambda before: register.undoing(before, wanted))
+    if isinstance(done, Refused):
+        yield from audit.note(bucket, _refused(id, revision, by, at, reason=f"undo {action}: {done.text}"))
+    else:
+        yield from audit.note(bucket, audit.taken_back(id, done.undone, done.outcome), again=not done.new)
+    yield from places.settle(bucket, id)
+    return done
+
+
+def _announce(bucket: OpenBucket, id: str) -> Procedure[None]:
+    """Sent before the register is changed: if this process dies after that, a router settles the post."""
+    chores = yield from open_own(bucket, CHORES)
+    yield from send(chores, letters([{"settle": id}], None, None), CHORE_SECONDS)
+
+
+def _refused(id: str, revision: int, by: str, at: str, *, reason: str) -> Line:
+    return Line(
+        action=action_of("refused", id, revision, by, at)[:500],
+        did="refused",
+        by=by,
+        id=id,
+        revision=revision,
+        at=at,
+        reason=reason,
+    )
 
 
 def _adopt(bucket: OpenBucket, id: str) -> Procedure[bool]:
@@ -399,26 +488,14 @@ def _adopt(bucket: OpenBucket, id: str) -> Procedure[bool]:
     outcome, reading = found
     now = time_text((yield from Now()))
     wanted = _decision(reading.record, outcome, now, "it lay there")
+    accepted_at = reading.record.created_at[:40] or now
 
     def adopting(before: Register) -> tuple[Register, None]:
         known = before.revision > 0  # another agent was faster
-        return before if known else register.deciding(before, reading.revision or 1, wanted, now)[0], None
+        return before if known else register.deciding(before, reading.revision or 1, wanted, accepted_at)[0], None
 
     yield from register.change_register(bucket, id, adopting)
     return True
-
-
-def _said(id: str, said: Review) -> Line:
-    return Line(
-        action=action_of(said.action, id, said.revision),
-        did=said.action,
-        by=said.reviewer,
-        id=id,
-        revision=said.revision,
-        at=said.at,
-        outcome=said.outcome,
-        reason=said.note,
-    )
 
 
 def history(bus: BucketApi, *, id: str | None = None) -> Procedure[list[Line]]:

@@ -4,6 +4,7 @@
 |---|---|---|
 | `submissions` | posts that were accepted | the pipeline that judges them, as the reader `moderation` |
 | `moderation-audit` | what was done to posts, and by whom | anyone, from its beginning |
+| `moderation-decisions` | of that, what people decided and took back | the desk, its last part |
 | `moderation-chores` | posts whose reviewer may have died half-way | routers |
 """
 
@@ -20,6 +21,7 @@ from bucketmq.procedures.upkeep.readers import read_reader
 
 SUBMISSIONS = "submissions"
 AUDIT = "moderation-audit"
+DECISIONS = "moderation-decisions"
 CHORES = "moderation-chores"
 
 READER = "moderation"
@@ -31,6 +33,7 @@ FIRST_SETTINGS: dict[str, dict[str, Any]] = {
     # Nobody takes these from a subscription: trimming goes by time, and by the pipeline's own progress.
     SUBMISSIONS: {"main": False, "keep_seconds": 30 * DAY},
     AUDIT: {"main": False, "keep_seconds": 3660 * DAY},
+    DECISIONS: {"main": False, "keep_seconds": 3660 * DAY},
 }
 
 

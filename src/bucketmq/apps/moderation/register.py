@@ -1,9 +1,9 @@
 """The register of a post, `moderation/posts/<id>.json`: the one place that decides what is true of it.
 
-Which revision was accepted, where the newest decided one belongs, and what a person said about it. It is changed with a
-condition only, by the functions below: each is pure, and repeating it on what it made changes nothing, so a write whose
-answer was lost is recognised by reading back. First decisions win. Where objects lie is `places`: they follow the
-register, never the other way round.
+Which revision was accepted, where the newest decided one belongs, what a person said about it and what was taken back.
+It is changed with a condition only, by the functions below: each is pure, and repeating it on what it made changes
+nothing, so a write whose answer was lost is recognised by reading back. First decisions win. Where objects lie is
+`places`: they follow the register, never the other way round.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from bucketmq.apps.moderation.ids import key_of
 from bucketmq.apps.moderation.record import APPROVED, FLAGGED, Outcome
 from bucketmq.bucket import port
+from bucketmq.events.event import seconds_of
 from bucketmq.log import documents
 from bucketmq.log.layout import join
 from bucketmq.procedures.opened import OpenBucket
@@ -28,6 +29,13 @@ POSTS = "moderation/posts/"
 
 Action = Literal["approve", "uphold", "escalate"]
 ACTIONS: tuple[Action, ...] = ("approve", "uphold", "escalate")
+
+UNDO_SECONDS = 600.0
+"""How long people may take back what they said themselves, unless a setting says otherwise."""
+UNDONE_MAX = 5
+"""How often it may be taken back what was said of one revision: all of it is kept."""
+PAST_MAX = 5
+"""Older revisions that the register remembers, the latest ones. With the limits of notes it stays below 2 MB."""
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,6 +49,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     confidence: float = 0.0
     reason: str = ""
+    accepted_at: str = ""
+    """When that revision was accepted."""
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -53,6 +63,26 @@ class Review(msgspec.Struct, frozen=True):
     outcome: Outcome
     """Where the post belongs by that."""
     note: str = ""
+    turn: int = 0
+    """How often something said of this revision had been taken back before: with the action it names what was said."""
+
+
+class Undone(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a person said, and somebody took back."""
+
+    review: Review
+    by: str
+    at: str
+    note: str = ""
+
+
+class Chapter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one revision."""
+
+    decision: Decision
+    escalation: Review | None = None
+    review: Review | None = None
+    undone: tuple[Undone, ...] = ()
 
 
 class Register(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,7 +98,11 @@ class Register(msgspec.Struct, frozen=True, omit_defaults=True):
     escalation: Review | None = None
     """Who asked another person to look at that revision."""
     review: Review | None = None
-    """Who decided about it. Nobody decides twice."""
+    """Who decided about it. Nobody decides twice, unless it was taken back."""
+    undone: tuple[Undone, ...] = ()
+    """What was said of that revision and taken back, in order."""
+    past: tuple[Chapter, ...] = ()
+    """Revisions that were decided before it, in order."""
     version: int = 0
     """Grows with each change, so that equal bytes never recur."""
     format: int = FORMAT
@@ -79,6 +113,13 @@ class Register(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.review is not None:
             return self.review.outcome
         return None if self.decision is None else self.decision.outcome
+
+    @property
+    def chapter(self) -> Chapter | None:
+        """Of the decided revision."""
+        if self.decision is None:
+            return None
+        return Chapter(self.decision, self.escalation, self.review, self.undone)
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -103,8 +144,8 @@ class Decided(msgspec.Struct, frozen=True):
     """Whether this call made it."""
     first: bool
     """Whether nothing had been decided about the post before."""
-    said: tuple[Review, ...] = ()
-    """What people said of the revision before, which the register does not keep."""
+    closed: Chapter | None = None
+    """Of the revision before, if this call ended it: the register forgets it in time."""
 
 
 class Superseded(msgspec.Struct, frozen=True):
@@ -123,10 +164,19 @@ class Reviewed(msgspec.Struct, frozen=True):
     new: bool
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """A person came too late. Nothing was changed."""
+class TakenBack(msgspec.Struct, frozen=True):
+    """A person's word that does not stand any more."""
 
-    why: Literal["decided", "escalated", "superseded", "unknown"]
+    undone: Undone
+    outcome: Outcome
+    """Where the post belongs without it."""
+    new: bool
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A person came too late, or may not. Nothing was changed."""
+
+    why: Literal["decided", "escalated", "superseded", "unknown", "undone", "late", "not-yours", "too-often"]
     text: str
     reviewer: str = ""
     """The earlier decision, if there was one: who, when, and what."""
@@ -167,12 +217,15 @@ def deciding(
         revision = _newest(register) + 1
     elif before is not None and before.revision > revision:
         return register, Superseded(before.revision)
-    decision = msgspec.structs.replace(wanted, revision=revision)
-    after = _changed(register, decision=decision, escalation=None, review=None)
+    if revision == register.revision and register.accepted_at:
+        accepted_at = register.accepted_at
+    decision = msgspec.structs.replace(wanted, revision=revision, accepted_at=accepted_at)
+    closed = register.chapter
+    past = (*register.past, closed)[-PAST_MAX:] if closed is not None else ()
+    after = _changed(register, decision=decision, escalation=None, review=None, undone=(), past=past)
     if revision > register.revision:
         after = msgspec.structs.replace(after, revision=revision, digest=wanted.digest, accepted_at=accepted_at)
-    said = tuple(each for each in (register.escalation, register.review) if each is not None)
-    return after, Decided(decision, decision.outcome, new=True, first=before is None, said=said)
+    return after, Decided(decision, decision.outcome, new=True, first=before is None, closed=closed)
 
 
 def reviewing(
@@ -191,14 +244,77 @@ def reviewing(
             return register, Reviewed(earlier, decision.outcome, new=False)
     if register.review is not None:
         return register, _too_late("decided", register.id, register.review)
+    turn = len(register.undone)
     if action == "escalate":
         if register.escalation is not None:
             return register, _too_late("escalated", register.id, register.escalation)
-        mark = Review(revision, action, reviewer, at, decision.outcome, note)
+        mark = Review(revision, action, reviewer, at, decision.outcome, note, turn)
         return _changed(register, escalation=mark), Reviewed(mark, decision.outcome, new=True)
     outcome: Outcome = APPROVED if action == "approve" else FLAGGED
-    review = Review(revision, action, reviewer, at, outcome, note)
+    review = Review(revision, action, reviewer, at, outcome, note, turn)
     return _changed(register, review=review), Reviewed(review, decision.outcome, new=True)
+
+
+class Undoing(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants to take back what was said of a revision."""
+
+    revision: int
+    action: Action
+    turn: int
+    by: str
+    administers: bool
+    at: str
+    note: str = ""
+    window_seconds: float = UNDO_SECONDS
+
+
+def undoing(register: Register, wanted: Undoing) -> tuple[Register, TakenBack | Refused]:
+    """People take back what they said themselves within a window; whoever administers, anybody's at any time.
+
+    The revision is then as it was before that was said: others may decide. What an escalation led to stands.
+    """
+    decision, id = register.decision, register.id
+    if decision is None:
+        return register, Refused("unknown", f"nothing was decided about post {id!r} yet")
+    if decision.revision != wanted.revision:
+        return register, Refused(
+            "superseded", f"post {id!r} is at revision {decision.revision} by now, not {wanted.revision}; look again"
+        )
+    named = (wanted.action, wanted.turn)
+    for earlier in register.undone:
+        if (earlier.review.action, earlier.review.turn) == named:
+            if earlier.by == wanted.by:
+                return register, TakenBack(earlier, decision.outcome, new=False)
+            text = f"{earlier.by} took it back at {earlier.at}; nothing was changed"
+            return register, Refused("undone", text, earlier.by, earlier.at, "undo")
+    said = register.escalation if wanted.action == "escalate" else register.review
+    if said is None or (said.action, said.turn) != named:
+        return register, Refused("unknown", f"that was not said of post {id!r}; look again")
+    if wanted.action == "escalate" and register.review is not None:
+        return register, _too_late("decided", id, register.review)
+    refused = _may_not(id, said, wanted)
+    if refused is None and len(register.undone) >= UNDONE_MAX:
+        text = f"decisions about post {id!r} were taken back {UNDONE_MAX} times; this one stands"
+        refused = Refused("too-often", text, said.reviewer, said.at, said.action)
+    if refused is not None:
+        return register, refused
+    undone = Undone(said, wanted.by, wanted.at, wanted.note)
+    field = "escalation" if wanted.action == "escalate" else "review"
+    after = _changed(register, undone=(*register.undone, undone), **{field: None})
+    return after, TakenBack(undone, decision.outcome, new=True)
+
+
+def _may_not(id: str, said: Review, wanted: Undoing) -> Refused | None:
+    if wanted.administers:
+        return None
+    told = (said.reviewer, said.at, said.action)
+    if said.reviewer != wanted.by:
+        text = f"{said.reviewer} {_DID[said.action]} post {id!r}; they can take it back, or whoever administers"
+        return Refused("not-yours", text, *told)
+    if seconds_of(wanted.at) - seconds_of(said.at) > wanted.window_seconds:
+        text = f"post {id!r} was {_DID[said.action]} at {said.at}, more than {wanted.window_seconds:g} s ago"
+        return Refused("late", f"{text}; ask somebody who administers to take it back", *told)
+    return None
 
 
 _DID = {"approve": "approved", "uphold": "upheld", "escalate": "escalated"}

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from bucketmq.apps.moderation.register import UNDO_SECONDS
 from bucketmq.apps.moderation.routing import STANDARD, Thresholds
 from bucketmq.apps.settings import SECRET, THE_BUCKET, AppSettings, Variable, read_settings
 
@@ -91,6 +92,11 @@ class ModerationSettings(AppSettings, frozen=True, kw_only=True):
         Meta(description="also fetch images from this machine and private networks"),
         Variable("MODERATION_PRIVATE_IMAGES"),
     ] = False
+    undo_seconds: Annotated[
+        float,
+        Meta(ge=0, description="how long people may take back their own decisions"),
+        Variable("MODERATION_UNDO_SECONDS"),
+    ] = UNDO_SECONDS
     anthropic_api_key: Annotated[str | None, Variable(ANTHROPIC_API_KEY), SECRET] = None
     anthropic_base_url: Annotated[str | None, Variable(ANTHROPIC_BASE_URL)] = None
     thresholds: Annotated[Thresholds, Meta(description="which probability leads where")] = STANDARD

@@ -1,8 +1,8 @@
 // Dead letters: what could not be handled and why, page by page; redriving or deleting all that match.
 
-import { changed, quietly, read, write } from "/static/api.js";
+import { Refused, changed, quietly, read, write } from "/static/api.js";
 import { confirmed, element, empty, loading, page, redraw } from "/static/dom.js";
-import { count, moment, plural } from "/static/words.js";
+import { count, moment, plural, unbroken } from "/static/words.js";
 
 export default class DeadLetters {
   constructor(view, session, tell) {
@@ -14,6 +14,7 @@ export default class DeadLetters {
     this.letters = null;
     this.next = null;
     this.searched = 0;
+    this.broken = ""; // why the letters cannot be read
     this.drawn = "";
     view.replaceChildren(loading("Dead letters"));
   }
@@ -47,8 +48,16 @@ export default class DeadLetters {
   // The first page; with a search, of the first thousand letters those that match.
   async load() {
     const asked = [this.queue, this.q].join("\n");
-    const found = await read("/api/dead/letters", { queue: this.queue, q: this.q });
-    if (asked === [this.queue, this.q].join("\n")) this.take(found, []);
+    this.broken = "";
+    try {
+      const found = await read("/api/dead/letters", { queue: this.queue, q: this.q });
+      if (asked === [this.queue, this.q].join("\n")) this.take(found, []);
+    } catch (error) {
+      if (!(error instanceof Refused) || error.status === 401) throw error;
+      this.letters = [];
+      this.next = null;
+      this.broken = error.message;
+    }
   }
 
   take(found, before) {
@@ -73,12 +82,14 @@ export default class DeadLetters {
   }
 
   draw() {
-    const mark = JSON.stringify([this.found, this.queue, this.q, this.letters, this.next, this.searched]);
+    const mark = JSON.stringify([this.found, this.queue, this.q, this.letters, this.next, this.searched, this.broken]);
     if (mark === this.drawn) return;
     this.drawn = mark;
-    const { dead, more, unseen } = this.found;
+    const { dead, more, unseen, unreadable } = this.found;
+    const broken = unreadable.map((name) => element("a", { class: "card trouble bad", href: `#queues/${encodeURIComponent(name)}`, "data-unreadable": name },
+      element("strong", {}, `Queue ${name} cannot be read`), element("p", { class: "small" }, "Whether it has dead letters is not known.")));
     const notes = [more ? `${plural(more, "queue")} more have dead letters` : "", unseen ? `${plural(unseen, "queue")} not looked at yet` : ""].filter(Boolean).join(" · ");
-    redraw(this.view, page("Dead letters", "Messages that ran out of attempts, or were buried. Cure what was wrong, then redrive them.",
+    redraw(this.view, page("Dead letters", "Messages that ran out of attempts, or were buried. Cure what was wrong, then redrive them.", broken,
       dead.length ? [
         element("div", { class: "bar-row" }, element("label", { class: "field-row" }, "Queue", element("select", { id: "dead-queue", onchange: (event) => { location.hash = `dead/${encodeURIComponent(event.target.value)}`; } },
           dead.map((each) => element("option", { value: each.queue, selected: each.queue === this.queue }, `${each.queue} (${count(each.dead)})`)))),
@@ -86,11 +97,12 @@ export default class DeadLetters {
             oninput: (event) => { clearTimeout(this.typing); this.typing = setTimeout(() => this.search(event.target.value.trim()), 250); } })),
         notes ? element("p", { class: "small muted" }, notes) : null,
         this.list(dead.find((each) => each.queue === this.queue)?.dead ?? 0)]
-        : empty("No dead letters", unseen ? notes : "Everything that was tried has worked, or is still being tried.")));
+        : broken.length ? null : empty("No dead letters", unseen ? notes : "Everything that was tried has worked, or is still being tried.")));
   }
 
   list(dead) {
     if (this.letters === null) return element("p", { class: "muted" }, "Loading …");
+    if (this.broken) return element("section", { class: "card trouble bad", id: "dead-broken" }, element("strong", {}, `The dead letters of ${this.queue} cannot be read`), element("p", { class: "small" }, this.broken));
     const can = this.session.can;
     const all = this.q === "";
     const what = all ? `all ${plural(dead, "dead letter")}` : `all that match “${this.q}”`;
@@ -107,7 +119,7 @@ export default class DeadLetters {
   letter(letter) {
     const can = this.session.can;
     return element("details", { class: "letter", "data-letter": letter.id, "data-keep": letter.id },
-      element("summary", {}, element("span", { class: "mono" }, letter.key ?? letter.id), element("span", { class: "why small" }, letter.reason || "no reason was given"),
+      element("summary", {}, element("span", { class: "mono" }, letter.key ?? letter.id), element("span", { class: "why small" }, unbroken(letter.reason || "no reason was given")),
         element("span", { class: "small muted" }, `${letter.died_at ? `died ${moment(letter.died_at)}` : "when it died is not known"}${letter.subscription && letter.subscription !== "main" ? ` · ${letter.subscription}` : ""}`)),
       element("div", { class: "letter-body" },
         element("p", { class: "small muted" }, `Sent ${moment(letter.sent_at)} · id ${letter.id} · ${plural(letter.attempts, "attempt")}`),

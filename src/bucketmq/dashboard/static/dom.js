@@ -58,7 +58,8 @@ export function asked(title, content, action, { value, ready = () => true, bad =
       element("form", { method: "dialog" },
         element("h2", { id: "ask-title" }, title), content,
         element("div", { class: "dialog-buttons" },
-          element("button", { class: "button", type: "submit", value: "no", formnovalidate: true }, "Cancel"), yes)));
+          // Not a submit button: the first of these is what Enter in a field presses.
+          element("button", { class: "button", type: "button", value: "no", onclick: () => dialog.close("no") }, "Cancel"), yes)));
     const check = () => { yes.disabled = !ready(dialog); };
     dialog.addEventListener("input", check);
     dialog.addEventListener("close", () => {

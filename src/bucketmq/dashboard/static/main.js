@@ -4,6 +4,7 @@ import { listen, login, quietly, read, resume, write } from "/static/api.js";
 import { byId, element, toast } from "/static/dom.js";
 import DeadLetters from "/static/dead.js";
 import Overview from "/static/overview.js";
+import Pipelines from "/static/pipelines.js";
 import Queues from "/static/queues.js";
 import Rules from "/static/rules.js";
 import { count, sentence } from "/static/words.js";
@@ -14,6 +15,7 @@ const OWN = [
   { name: "overview", title: "Overview", Part: Overview },
   { name: "queues", title: "Queues", Part: Queues },
   { name: "rules", title: "Rules", Part: Rules },
+  { name: "pipelines", title: "Pipelines", Part: Pipelines },
   { name: "dead", title: "Dead letters", Part: DeadLetters },
 ];
 

@@ -3,7 +3,7 @@
 import { Refused, quietly, read } from "/static/api.js";
 import { Charts } from "/static/charts.js";
 import { element, empty, loading, page, redraw, table } from "/static/dom.js";
-import { count, dollars, moment, plural, since } from "/static/words.js";
+import { count, dollars, moment, plural, since, time, unbroken } from "/static/words.js";
 
 const STATES = [["ready", "Ready"], ["in_flight", "In flight"], ["delayed", "Delayed"], ["dead", "Dead"]];
 
@@ -19,7 +19,7 @@ export default class Overview {
     const actions = await lately();
     await this.charts.update();
     const unseen = found.queues - found.seen;
-    const head = `${plural(found.queues, "queue")}, ${plural(found.rules, "rule")}${unseen ? `; ${plural(unseen, "queue")} not looked at yet` : ""}`;
+    const head = `${plural(found.queues, "queue")}, ${plural(found.rules, "rule")}, ${plural(found.pipelines, "pipeline")}${unseen ? `; ${plural(unseen, "queue")} not looked at yet` : ""}`;
     redraw(this.view, page("Overview", head,
       element("section", { class: "tiles", "aria-label": "Messages by state" }, STATES.map(([name, title]) =>
         element("div", { class: "card tile" }, element("h3", {}, title),
@@ -27,7 +27,7 @@ export default class Overview {
       this.troubles(found),
       this.charts.draw(),
       actions.length ? this.actions(actions) : null,
-      element("p", { class: "small muted" }, this.cost(found.cost))));
+      found.cost ? this.cost(found.cost) : null));
   }
 
   troubles({ troubles, troubles_total: total, queues, seen }) {
@@ -42,7 +42,7 @@ export default class Overview {
       troubles.map((each) => element("a", { class: `card trouble ${each.level}`, href: `#${each.tab}/${encodeURIComponent(each.name)}` },
         element("strong", {}, each.what),
         each.since_seconds === null ? null : element("span", { class: each.level === "bad" ? "chip bad" : "chip warn" }, since(each.since_seconds)),
-        element("p", { class: "small" }, each.why),
+        element("p", { class: "small" }, unbroken(each.why)),
         element("p", { class: "small muted" }, "What to do: ", each.cure))));
   }
 
@@ -54,9 +54,17 @@ export default class Overview {
           each.denied ? element("div", { class: "small error-text" }, `refused: ${each.denied}`) : null))), { label: "Changes" }));
   }
 
-  cost({ requests, usd, prices }) {
-    const made = `This server has made ${plural(requests, "request")} to the bucket since it started`;
-    return usd === null ? `${made}.` : `${made}: ${dollars(usd)} at the list prices of ${prices}.`;
+  // What it is made of is said: a program that reports nothing is not in it.
+  cost({ requests, usd, prices, programs, all_requests: all, all_usd: allUsd, uncounted }) {
+    const priced = (amount) => (amount === null ? "" : ` · ${dollars(amount)}`);
+    const title = allUsd === null ? `${plural(all, "request")} to the bucket` : `${dollars(allUsd)} for ${plural(all, "request")} to the bucket, at the list prices of ${prices}`;
+    const row = (who, what, number, amount, from) => element("tr", {}, element("td", {}, who, element("span", { class: "small muted" }, ` · ${what}`)),
+      element("td", { class: "number", "data-label": "Requests" }, count(number)), element("td", { class: "number", "data-label": "Cost" }, amount === null ? "–" : dollars(amount)), element("td", { class: "number", "data-label": "Since" }, from));
+    return element("details", { class: "card cost", "data-keep": "cost" },
+      element("summary", {}, element("strong", {}, "Cost so far: "), title),
+      element("p", { class: "small muted" }, `Requests only, counted by this server${priced(usd)} and by the programs that report to the bucket. Storage and transfer are not in it, nor are programs that report nothing${uncounted.length ? `, nor what Spark's executors ask for (${uncounted.join(", ")})` : ""}.`),
+      table([["Who"], ["Requests", 1], ["Cost", 1], ["Since", 1]], [row("this server", "server", requests, usd, "it started"),
+        ...programs.map((each) => row(each.name, each.kind, each.requests, each.usd, time(each.since)))], { label: "Cost so far" }));
   }
 }
 

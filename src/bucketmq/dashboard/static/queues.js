@@ -3,7 +3,7 @@
 import { Refused, changed, quietly, read, write } from "/static/api.js";
 import { Charts } from "/static/charts.js";
 import { asked, confirmed, element, empty, loading, number, page, redraw, table } from "/static/dom.js";
-import { age, count, dueIn, moment, percent, plural } from "/static/words.js";
+import { age, count, dueIn, moment, percent, plural, rate } from "/static/words.js";
 
 const STATES = { ready: "ready", in_flight: "in flight", delayed: "delayed", dead: "dead" };
 
@@ -47,7 +47,7 @@ export default class Queues {
     const body = queues.length ? this.table(queues)
       : this.query.q ? empty("Nothing matches", "No queue has this in its name.", "∅")
       : empty("No queues yet", "The first send makes one: bucketmq send jobs '{\"n\": 1}'", "∅");
-    return page("Queues", "", element("div", { class: "bar-row" }, search, element("span", { class: "muted small", id: "queues-where" }, where),
+    return page("Queues", queues.length ? "In and out are over the last minute, or since this page first looked." : "", element("div", { class: "bar-row" }, search, element("span", { class: "muted small", id: "queues-where" }, where),
       element("span", { class: "push" },
         this.pages.length ? element("button", { class: "button", type: "button", id: "before", onclick: () => this.go({ ...this.query, after: this.pages.pop() }, this.pages) }, "← Before") : null,
         next ? element("button", { class: "button", type: "button", id: "next", onclick: () => { this.pages.push(this.query.after); this.go({ ...this.query, after: next }, this.pages); } }, "Next →") : null)), body);
@@ -64,14 +64,14 @@ export default class Queues {
   }
 
   table(queues) {
-    return table([["Queue"], ["Ready", 1], ["In flight", 1], ["Delayed", 1], ["Dead", 1], ["Oldest ready", 1], ["Ever sent", 1]],
+    return table([["Queue"], ["Ready", 1], ["In flight", 1], ["Delayed", 1], ["Dead", 1], ["Oldest ready", 1], ["In", 1], ["Out", 1], ["Ever sent", 1]],
       queues.map((queue) => element("tr", { "data-queue": queue.name },
         element("td", {}, element("a", { href: `#queues/${encodeURIComponent(queue.name)}` }, element("strong", {}, queue.name)),
           Object.keys(queue.paused ?? {}).length ? element("span", { class: "chip warn" }, "paused") : null,
           queue.trouble ? element("div", { class: "small error-text" }, queue.trouble) : null,
           (queue.damaged ?? []).length ? element("div", { class: "small error-text" }, `damaged: ${queue.damaged[0]}`) : null,
           (queue.readers ?? []).filter((each) => each.lag).map((each) => element("div", { class: "small muted" }, `reader ${each.name} is ${count(each.lag)} behind`))),
-        ...(queue.trouble ? [element("td", { colspan: 6 }, element("span", { class: "chip bad" }, "cannot be read"))] : numbers(queue)),
+        ...(queue.trouble ? [element("td", { colspan: 8 }, element("span", { class: "chip bad" }, "cannot be read"))] : numbers(queue)),
       )), { label: "Queues" });
   }
 
@@ -86,6 +86,7 @@ export default class Queues {
     }
     const { now, seen_at: _, ...shown } = queue;
     this.queue = queue;
+    this.charts.subscriptions = (queue.subscriptions ?? []).map((each) => [each.series, each.rule ? `rule ${each.rule}` : each.name]);
     if (!queue.trouble) await this.charts.update();
     this.draw(JSON.stringify([shown, this.looked, this.charts.mark()]), () => this.one(queue));
   }
@@ -97,7 +98,8 @@ export default class Queues {
   one(queue) {
     if (queue.trouble) return page(queue.name, "", this.back(), element("section", { class: "card trouble bad" }, element("strong", {}, "It cannot be read"), element("p", {}, queue.trouble), element("p", { class: "small muted" }, `See what is damaged: bucketmq doctor --deep ${queue.name}`)));
     const can = this.session.can;
-    return page(queue.name, `${plural(queue.shards, "shard")}, ${plural(queue.sent, "message")} ever sent`, this.back(),
+    const flow = queue.rate_in === null ? "" : `, ${rate(queue.rate_in)} in over the last ${age(queue.rate_seconds)}`;
+    return page(queue.name, `${plural(queue.shards, "shard")}, ${plural(queue.sent, "message")} ever sent${flow}`, this.back(),
       queue.damaged.map((each) => element("p", { class: "card trouble bad" }, each)),
       element("div", { class: "bar-row" },
         can("operate") ? element("button", { class: "button", type: "button", id: "send", onclick: () => this.send(queue) }, "Send a message …") : null,
@@ -120,7 +122,7 @@ export default class Queues {
     const can = this.session.can;
     return element("section", { class: "card sub-card", "data-subscription": sub.name, "aria-label": `Subscription ${title}` },
       element("div", { class: "letter-head" }, element("h2", {}, title), sub.paused ? element("span", { class: "chip warn" }, "paused") : null,
-        element("span", { class: "small muted" }, work),
+        element("span", { class: "small muted" }, sub.rate_out === null ? work : `${rate(sub.rate_out)} out · ${work}`),
         element("span", { class: "push" },
           element("button", { class: "button", type: "button", "data-look": sub.name, "aria-expanded": String(open), onclick: () => this.look(sub.name) }, open ? "Hide messages" : "Look into messages"),
           can("operate") && !sub.rule && queue.subscriptions.length > 1 && !("*" in queue.paused) ? element("button", { class: "button", type: "button", "data-pause": sub.name, onclick: () => this.pause(queue, sub.name, sub.name in queue.paused) }, sub.name in queue.paused ? "Resume" : "Pause …") : null,
@@ -158,7 +160,12 @@ export default class Queues {
   async lookFurther() {
     const { subscription, next } = this.looked;
     const found = await quietly(read("/api/messages", { queue: this.name, subscription, after: next ?? "" }));
-    if (!found || this.looked.subscription !== subscription) return;
+    if (this.looked.subscription !== subscription) return;
+    if (!found) { // why was said; nothing is shown rather than "nothing there"
+      if (this.looked.messages === null) this.looked = { subscription: null, messages: null, next: null };
+      await quietly(this.update());
+      return;
+    }
     this.looked = { subscription, messages: [...(this.looked.messages ?? []), ...found.messages], next: found.next };
     await quietly(this.update());
   }
@@ -208,5 +215,6 @@ function numbers(queue) {
   return [number("Ready", count(queue.ready)), number("In flight", count(queue.in_flight)),
     number("Delayed", `${queue.delayed_is_at_least ? "≥ " : ""}${count(queue.delayed)}`),
     number("Dead", queue.dead ? element("a", { class: "chip bad", href: `#dead/${encodeURIComponent(queue.name)}` }, count(queue.dead)) : "0"),
-    number("Oldest ready", age(queue.oldest_ready_seconds)), number("Ever sent", count(queue.sent))];
+    number("Oldest ready", age(queue.oldest_ready_seconds)), number("In", rate(queue.rate_in)), number("Out", rate(queue.rate_out)),
+    number("Ever sent", count(queue.sent))];
 }

@@ -2,7 +2,7 @@
 
 import { changed, quietly, read, write } from "/static/api.js";
 import { asked, element, empty, loading, number, page, redraw, table } from "/static/dom.js";
-import { age, count, dueIn, moment, plural, took } from "/static/words.js";
+import { age, count, dueIn, moment, plural, took, unbroken } from "/static/words.js";
 
 const OUTCOMES = { done: ["good", "delivered"], retry: ["warn", "will be tried again"], bury: ["bad", "dead"], pause: ["warn", "paused the rule"] };
 
@@ -19,13 +19,15 @@ export default class Rules {
   async update() {
     const found = await read("/api/rules");
     if (this.open) this.attempts = (await read("/api/rules/attempts", { name: this.open })).attempts;
-    const mark = JSON.stringify([found.rules, found.minutes, this.open, this.attempts]);
+    const mark = JSON.stringify([found.rules, found.unreadable, found.minutes, this.open, this.attempts]);
     if (mark === this.drawn) return;
     this.drawn = mark;
     const text = `Attempts are counted from ${plural(found.minutes, "minute")} before this server was first asked. A failure that is tried again counts each time.`;
-    redraw(this.view, page("Rules", found.rules.length ? text : "", found.rules.length
+    const broken = found.unreadable.map((name) => element("section", { class: "card trouble bad", "data-unreadable": name }, element("strong", {}, `Rule ${name} cannot be read`),
+      element("p", { class: "small" }, "Nothing is delivered for it."), element("p", { class: "small muted" }, `What to do: restore rules/${name}.json from a copy; or delete that object, and add the rule again`)));
+    redraw(this.view, page("Rules", found.rules.length ? text : "", broken, found.rules.length
       ? found.rules.map((rule) => this.rule(rule))
-      : empty("No rules yet", "A rule says which changes of objects go where: bucketmq rules add NAME --to queue:jobs", "∅")));
+      : broken.length ? null : empty("No rules yet", "A rule says which changes of objects go where: bucketmq rules add NAME --to queue:jobs", "∅")));
   }
 
   rule(rule) {
@@ -46,7 +48,7 @@ export default class Rules {
         figure("Delivered", count(rule.done)), figure("Failed tries", count(rule.failed)), figure("Dead", count(rule.buried)),
         figure("Ready", count(rule.ready), rule.oldest_ready_seconds === null ? "" : `the oldest for ${age(rule.oldest_ready_seconds)}`),
         figure("In flight", count(rule.in_flight)), figure("Delayed", count(rule.delayed), dueIn(rule.next_due_seconds))),
-      rule.last_error ? element("p", { class: "small error-text why" }, rule.last_error, element("span", { class: "muted nowrap" }, ` · failed ${moment(rule.last_error_at)}`)) : null,
+      rule.last_error ? element("div", { class: "small why" }, element("p", { class: "error-text" }, unbroken(rule.last_error)), element("p", { class: "muted" }, `last failed ${moment(rule.last_error_at)}`)) : null,
       open ? this.history() : null);
   }
 
@@ -56,7 +58,7 @@ export default class Rules {
     return table([["Tried"], ["Object"], ["Attempt", 1], ["Outcome"], ["Took", 1]], this.attempts.map((each) => {
       const [kind, text] = OUTCOMES[each.outcome] ?? ["", each.outcome];
       return element("tr", {}, element("td", { class: "nowrap" }, moment(each.at)), element("td", { class: "mono" }, each.key), number("Attempt", count(each.attempt)),
-        element("td", {}, element("span", { class: `chip ${kind}` }, text), each.status ? ` status ${each.status}` : "", each.reason ? element("div", { class: "small error-text" }, each.reason) : null),
+        element("td", {}, element("span", { class: `chip ${kind}` }, text), each.status ? ` status ${each.status}` : "", each.reason ? element("div", { class: "small error-text" }, unbroken(each.reason)) : null),
         number("Took", each.seconds ? took(each.seconds) : "–"));
     }), { label: "Attempts" });
   }

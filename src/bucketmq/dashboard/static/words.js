@@ -40,9 +40,27 @@ export function took(seconds) {
   return age(seconds);
 }
 
+// How many a second: enough digits to tell a trickle from nothing.
+export function rate(perSecond) {
+  if (perSecond === null || perSecond === undefined) return "–";
+  if (perSecond === 0) return "0/s";
+  if (perSecond < 0.1) return `${Math.max(1, Math.round(perSecond * 3600)).toLocaleString("en-US")}/h`;
+  return `${perSecond >= 10 ? Math.round(perSecond).toLocaleString("en-US") : perSecond.toFixed(1)}/s`;
+}
+
+// Seconds since 1970 as people read them.
+export function time(seconds) {
+  return moment(new Date(seconds * 1000).toISOString());
+}
+
 export function moment(text) {
   const at = new Date(text);
   return Number.isNaN(at.getTime()) ? text : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+}
+
+// A number stays with its unit: "after 0.01 s" is not broken before the s.
+export function unbroken(text) {
+  return text.replace(/(\d) (ms|s|min|h|d|%|B|kB|KB|MB|GB)\b/g, "$1\u00a0$2");
 }
 
 export function sentence(text) {

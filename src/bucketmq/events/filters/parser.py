@@ -83,6 +83,8 @@ Resolve = Callable[[tuple[str | int, ...]], Field]
 
 def parse_text(text: str, resolve: Resolve = resolve) -> Node:
     """The tree of a filter. Raises `Invalid`. Conditions on other things than events have names of their own."""
+    if not isinstance(text, str):
+        raise Invalid(f'a filter is a text, not {text!r:.80}; leave it out, or write "", for every event')
     if len(text) > TEXT_CHARS_MAX:
         what = f"the filter has {len(text):,} characters; at most {TEXT_CHARS_MAX:,} are allowed"
         raise complaint(text, TEXT_CHARS_MAX, what, "Use a shorter pattern or IN list, or several rules.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from bucketmq.errors import NotFound
@@ -11,7 +12,7 @@ from bucketmq.procedures.requests import Procedure
 from bucketmq.queue.message import Message
 
 
-def fetch_bodies(queue: OpenQueue, messages: list[Message]) -> Procedure[dict[str, Any]]:
+def fetch_bodies(queue: OpenQueue, messages: Iterable[Message]) -> Procedure[dict[str, Any]]:
     """The large bodies by message id. One GET each. A body that is gone is told where it is looked at, not here."""
     bodies: dict[str, Any] = {}
     for message in messages:

@@ -71,9 +71,11 @@ class Lot:
         self.messages = messages
         self.held = lease.held
         self.count = len(messages)
-        self.settled: dict[int, object] = {}
-        """Offsets this process has settled, whether or not the bucket knows yet, each with a mark of the call that did:
-        of several threads that settle one message only one may."""
+        self.unsettled: set[int] = set()
+        """Offsets this process has not settled yet. To settle one is to remove it, which is one step and fails if it is
+        not there: of several threads that settle one message only one may, and they need no lock."""
+        for each in lease.held:
+            self.unsettled.update(range(each.span.start, each.span.stop))
         self.bodies: dict[str, Any] = {}
         """Large bodies by message id, fetched for a facade."""
         self.model: type | None = None
@@ -90,7 +92,7 @@ class Lot:
     @property
     def open(self) -> int:
         """How many of them this process has not settled yet."""
-        return self.count - len(self.settled)
+        return len(self.unsettled)
 
     def places(self) -> list[tuple[int, int]]:
         """The offset and the attempt of each message, in order."""
@@ -98,21 +100,24 @@ class Lot:
 
     def ack(self, offset: int) -> None:
         """Note that the message is done; the next commit says so to the bucket."""
-        self._take(offset)
+        try:  # as `_take`, without a call for every message
+            self.unsettled.remove(offset)
+        except KeyError:
+            raise self._twice(offset) from None
         self._acked.append(offset)
         if not self._dirty:
             self.mark()
 
-    def _is_first(self, offset: int) -> bool:
-        """Whether nobody has settled this one before; from now on somebody has. One step, so threads need no lock."""
-        mark = object()
-        return self.settled.setdefault(offset, mark) is mark
-
     def _take(self, offset: int) -> None:
         """Raise `Invalid` if somebody has settled this one before."""
-        if not self._is_first(offset):
-            (id_,) = (m.id for m, (place, _) in zip(self.messages, self.places(), strict=True) if place == offset)
-            raise Invalid(f"message {id_} was settled already; settle each delivery once")
+        try:
+            self.unsettled.remove(offset)
+        except KeyError:
+            raise self._twice(offset) from None
+
+    def _twice(self, offset: int) -> Invalid:
+        (id_,) = (m.id for m, (place, _) in zip(self.messages, self.places(), strict=True) if place == offset)
+        return Invalid(f"message {id_} was settled already; settle each delivery once")
 
     def mark(self) -> None:
         self._dirty = True
@@ -148,7 +153,13 @@ class Lot:
 
     def release_all(self) -> None:
         """Give back everything that is not settled yet."""
-        if offsets := [offset for offset, _ in self.places() if self._is_first(offset)]:
+        offsets: list[int] = []
+        try:
+            while True:
+                offsets.append(self.unsettled.pop())
+        except KeyError:
+            pass  # none is left
+        if offsets:
             spans = self.spans_of(offsets)
             self.desk.add(Settlement((), lambda _: Release(self.lease, spans), None, 0, self.note_lost))
 

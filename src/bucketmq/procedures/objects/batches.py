@@ -8,10 +8,11 @@ object hides what became of another.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from bucketmq.bucket.port import Unknown
 from bucketmq.errors import (
     BucketMQError,
     Contended,
@@ -78,11 +79,19 @@ class Left(msgspec.Struct, frozen=True):
     error: BucketMQError
 
 
+class Open(msgspec.Struct, frozen=True):
+    """What a write says that is done, while a request of it without an answer may still land: what is told now, and
+    what is noted of the rest."""
+
+    event: ObjectEvent
+    note: Note
+
+
 class Write(NamedTuple):
     """One write: what is noted of it, and how it is done."""
 
     note: Note
-    act: Procedure[ObjectEvent | Left]
+    act: Procedure[ObjectEvent | Open | Left]
 
 
 def carry_out(bucket: OpenBucket, writes: Sequence[Write]) -> Procedure[list[Stored | BucketMQError]]:
@@ -94,17 +103,51 @@ def carry_out(bucket: OpenBucket, writes: Sequence[Write]) -> Procedure[list[Sto
     if not writes:
         return []
     name = yield from announce(bucket, [write.note for write in writes])
-    ends = yield from abreast([write.act for write in writes])
-    settled = all(isinstance(end, (ObjectEvent, *_NOTHING_DONE)) for end in ends)
-    events = [end for end in ends if isinstance(end, ObjectEvent)]
+    ends = yield from abreast([_left_if_unanswered(write.act) for write in writes])
+    opened = [end.note for end in ends if isinstance(end, Open)]
+    settled = all(isinstance(end, (ObjectEvent, Open, *_NOTHING_DONE)) for end in ends)
+    events = [_event_of(end) for end in ends if isinstance(end, ObjectEvent | Open)]
+    if settled and opened:
+        yield from announce(bucket, opened, again=True)
     reported = yield from report_noted(bucket, events, name if settled else None)
     return [_outcome(end, reported=reported) for end in ends]
 
 
-def _outcome(end: ObjectEvent | Left | BucketMQError, *, reported: bool) -> Stored | BucketMQError:
+def _left_if_unanswered(act: Procedure[ObjectEvent | Open | Left]) -> Procedure[ObjectEvent | Open | Left]:
+    """The same. What says that it has changed nothing, though a request of it had no answer, is in doubt: the request
+    may land yet, when what stood in its way is gone."""
+    doubtful, raised = False, False
+    reply: Any = None
+    while True:
+        try:
+            request = act.throw(reply) if raised else act.send(reply)
+        except StopIteration as end:
+            ended: ObjectEvent | Open | Left = end.value
+            return ended
+        except _NOTHING_DONE as error:
+            if doubtful:
+                return Left(error)
+            raise
+        raised = False
+        try:
+            reply = yield request
+        except GeneratorExit:
+            act.close()
+            raise
+        except BaseException as error:
+            reply, raised = error, True
+        doubtful = doubtful or isinstance(reply, Unknown)
+
+
+def _event_of(end: ObjectEvent | Open) -> ObjectEvent:
+    return end.event if isinstance(end, Open) else end
+
+
+def _outcome(end: ObjectEvent | Open | Left | BucketMQError, *, reported: bool) -> Stored | BucketMQError:
     match end:
-        case ObjectEvent():
-            return Stored(end.key, end.version or "", end, reported)
+        case ObjectEvent() | Open():
+            event = _event_of(end)
+            return Stored(event.key, event.version or "", event, reported)
         case Left(error):
             return error
         case _:

@@ -7,10 +7,24 @@ elsewhere the object is read and written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from bucketmq.bucket.port import Attributes, Found, Missing, Object, Refused, Unknown, Written
-from bucketmq.errors import Contended, Invalid, NotFound
+from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound
 from bucketmq.events.event import Kind, ObjectEvent, plain_version
-from bucketmq.procedures.objects.batches import Stored, Write, carry_out, only
+from bucketmq.procedures.abreast import abreast
+from bucketmq.procedures.objects.batches import (
+    Failed,
+    Stored,
+    Write,
+    carry_out,
+    check_distinct,
+    in_batches,
+    in_turn,
+    only,
+)
 from bucketmq.procedures.objects.keys import check_object_key, full_key
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause, attributes_of, is_ours
 from bucketmq.procedures.objects.notes import Note, told
@@ -35,6 +49,51 @@ def copy(
     HEAD. `Contended` if the source is not at `if_version`, or is changed meanwhile; `Invalid` if there is an object at
     the target, unless `replace`, which reads the source; `NotFound` if there is no source.
     """
+    source = yield from _source(bucket, key, target, if_version)
+    return only(
+        (
+            yield from carry_out(
+                bucket, [(yield from _write(bucket, (key, target), source, replace=replace, cause=cause))]
+            )
+        )
+    )
+
+
+class Copying(msgspec.Struct, frozen=True):
+    """One object of `copy_many`."""
+
+    key: str
+    target: str
+    size_bytes: int = 0
+    """What it is known to have: where the store does not copy, so much is in memory."""
+
+
+def copy_many(
+    bucket: OpenBucket, copies: Sequence[Copying], *, cause: Cause = NO_CAUSE
+) -> Procedure[list[Stored | Failed]]:
+    """Copy objects to keys that are free, and report them together; what became of each, in the same order.
+
+    Where the store copies one HEAD and one PUT each; elsewhere a GET in place of the HEAD. For each 500 objects or
+    32 MiB two PUTs and a DELETE.
+    """
+    check_distinct([each.target for each in copies], "the target")
+
+    def carry(batch: Sequence[Copying]) -> Procedure[list[Stored | BucketMQError]]:
+        sources = yield from abreast([_source(bucket, each.key, each.target) for each in batch])
+        ends: list[Stored | BucketMQError] = [each for each in sources if isinstance(each, BucketMQError)]
+        writes: list[Write] = []
+        for each, source in zip(batch, sources, strict=True):
+            if not isinstance(source, BucketMQError):
+                writes.append((yield from _write(bucket, (each.key, each.target), source, replace=False, cause=cause)))
+        done = iter((yield from carry_out(bucket, writes)))
+        missed = iter(ends)
+        return [next(missed) if isinstance(each, BucketMQError) else next(done) for each in sources]
+
+    batches = in_batches(copies, lambda each: 0 if bucket.copies else each.size_bytes)
+    return (yield from in_turn(batches, carry, lambda each: each.target))
+
+
+def _source(bucket: OpenBucket, key: str, target: str, if_version: str | None = None) -> Procedure[Object | Found]:
     full = full_key(bucket, check_object_key(key))
     check_object_key(target)
     if key == target:
@@ -44,10 +103,16 @@ def copy(
         raise NotFound(f"there is no object {key!r} to copy to {target!r}; it may have been moved or deleted since")
     if if_version not in (None, plain_version(source.version)):
         raise Contended(f"{key!r} is not at version {if_version} any more; read it again, and decide by what is there")
+    return source
+
+
+def _write(
+    bucket: OpenBucket, way: tuple[str, str], source: Object | Found, *, replace: bool, cause: Cause
+) -> Procedure[Write]:
+    key, target = way
     write = yield from NewId()
     note = Note(verb="put", key=target, write=write, cause=cause)
-    act = _act(bucket, note, full, source, replace=replace)
-    return only((yield from carry_out(bucket, [Write(note, act)])))
+    return Write(note, _act(bucket, note, full_key(bucket, key), source, replace=replace))
 
 
 def source_of(bucket: OpenBucket, full: str) -> Procedure[Object | Found | Missing]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from bucketmq.bucket.port import METADATA_BYTES_MAX, Attributes, Found, Object
+from bucketmq.errors import Invalid
 from bucketmq.events.event import LINEAGE_MAX, ObjectEvent, plain_version
 
 WRITE = "bucketmq-write"
@@ -39,7 +40,10 @@ def cause_of(event: ObjectEvent) -> Cause:
 
 def attributes_of(content_type: str | None, metadata: Mapping[str, str] | None, cause: Cause, **own: str) -> Attributes:
     """What goes beside the bytes of a write of ours."""
-    kept = {name.lower(): value for name, value in (metadata or {}).items() if name.lower() not in OWN_METADATA}
+    given = {} if metadata is None else metadata
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise Invalid(f"metadata is text by name, such as {{'made-by': 'ada'}}, not {metadata!r:.80}")
+    kept = {name.lower(): value for name, value in given.items() if name.lower() not in OWN_METADATA}
     kept.update({name.replace("_", "-"): value for name, value in own.items()})
     if cause.hops:
         kept[HOPS] = str(cause.hops)

@@ -32,6 +32,7 @@ from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.batches import (
     Failed,
     Left,
+    Open,
     Stored,
     Write,
     carry_out,
@@ -157,7 +158,9 @@ def _source(bucket: OpenBucket, wanted: Move) -> Procedure[Object | Found | Stor
     return found
 
 
-def _act(bucket: OpenBucket, note: Note, source: Object | Found, *, replace: bool) -> Procedure[ObjectEvent | Left]:
+def _act(
+    bucket: OpenBucket, note: Note, source: Object | Found, *, replace: bool
+) -> Procedure[ObjectEvent | Open | Left]:
     """Do what a note says."""
     assert note.target is not None
     full, full_target = full_key(bucket, note.key), full_key(bucket, note.target)
@@ -167,18 +170,19 @@ def _act(bucket: OpenBucket, note: Note, source: Object | Found, *, replace: boo
         copied = yield from _copy_and_remove(full, full_target, source, note, replace=replace)
     if copied is None:  # what is at the target stays there; the note sees to it that it is reported
         return Left(Contended(f"{full} was changed while it was moved; a newer event tells of what is there now"))
-    return (
-        yield from told(
-            bucket,
-            msgspec.structs.replace(note, write=copied.write),
-            "moved",
-            note.target,
-            copied.version,
-            stored_at=copied.stored_at,
-            size_bytes=len(source.body) if isinstance(source, Object) else source.size_bytes,
-            attributes=source.attributes,
-        )
+    event = yield from told(
+        bucket,
+        msgspec.structs.replace(note, write=copied.write),
+        "moved",
+        note.target,
+        copied.version,
+        stored_at=copied.stored_at,
+        size_bytes=len(source.body) if isinstance(source, Object) else source.size_bytes,
+        attributes=source.attributes,
     )
+    if copied.doubtful:
+        return Open(event, Note(verb="put", key=note.target, write=note.write, cause=note.cause))
+    return event
 
 
 class _Copied(msgspec.Struct, frozen=True):
@@ -187,6 +191,8 @@ class _Copied(msgspec.Struct, frozen=True):
     version: Version
     write: str
     stored_at: float | None = None
+    doubtful: bool = False
+    """Whether the write of another attempt counts, and ours may still land over it."""
 
 
 def _moved_before(bucket: OpenBucket, wanted: Move, found: Object | Found | Missing) -> Procedure[Stored]:
@@ -276,7 +282,7 @@ def _copy_and_remove(
         )
     made = yield from _make_target(full, full_target, found, attributes, replace=replace)
     if not made.ours:
-        return _Copied(made.version, made.write, made.stored_at)
+        return _Copied(made.version, made.write, made.stored_at, made.doubtful)
     removed = yield from remove_state(full, found.version)
     if removed == "removed":
         return _Copied(made.version, note.write, made.stored_at)
@@ -289,7 +295,7 @@ def _copy_and_remove(
     # the only copy: if we made it where nothing was, and no other attempt at the same move has written it again.
     may_go = removed == "changed" and made.fresh and isinstance(there, Found) and is_ours(there, attributes)
     gone = may_go and (yield from remove_state(full_target, made.version)) == "removed"
-    if gone and not made.doubtful:
+    if gone:  # in doubt all the same, if a request had no answer: see `batches`
         raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
     return None
 
@@ -325,7 +331,7 @@ def _make_target(
         if isinstance(found, Found) and found.attributes.metadata.get(FROM) == mark:
             if isinstance((yield from look(full)), Missing):
                 made_by = found.attributes.metadata.get(WRITE, "")
-                return _Target(found.version, made_by, found.stored_at, ours=False)
+                return _Target(found.version, made_by, found.stored_at, ours=False, doubtful=doubtful)
         elif isinstance(found, Found) and not replace:
             raise Invalid(
                 f"there is another object at {full_target}, which does not come from this one; it was not touched: "
@@ -346,7 +352,7 @@ def _make_target(
             reply = yield from Replace(full_target, source.body, found.version, attributes)
         if isinstance(reply, Written):
             landed = yield from landed_at(full_target, attributes, reply, began)
-            return _Target(reply.version, write, landed, fresh=fresh, doubtful=doubtful)
+            return _Target(reply.version, write, landed, fresh=fresh)
         doubtful = doubtful or isinstance(reply, Unknown)
         taken = isinstance(found, Missing) and isinstance(reply, Refused)
         found = yield from look(full_target)

@@ -57,9 +57,12 @@ class BatchNote(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """2: a program that only knows notes of one write leaves it to others."""
 
 
-def announce(bucket: OpenBucket, notes: Sequence[Note]) -> Procedure[str]:
-    """Say what is about to be done; returns the name of the note. One PUT, however many writes."""
-    name = notes[0].write if len(notes) == 1 else (yield from NewId())
+def announce(bucket: OpenBucket, notes: Sequence[Note], *, again: bool = False) -> Procedure[str]:
+    """Say what is about to be done; returns the name of the note. One PUT, however many writes.
+
+    `again`: of writes that have been announced before.
+    """
+    name = notes[0].write if len(notes) == 1 and not again else (yield from NewId())
     yield from create_named(EventKeys(bucket.prefix).note(name), encode_notes(notes))
     return name
 

@@ -26,7 +26,7 @@ from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
 from bucketmq.procedures.objects.notes import Note, told
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import NewId, Now, Procedure, Remove
-from bucketmq.procedures.verbs import Patience, delete, look
+from bucketmq.procedures.verbs import Patience, look
 from bucketmq.values import Value
 
 
@@ -100,13 +100,22 @@ def _look(bucket: OpenBucket, wanted: Delete) -> Procedure[Found | Missing]:
 
 
 def _act(bucket: OpenBucket, note: Note, version: Version, *, only_that: bool) -> Procedure[ObjectEvent]:
-    """Delete what a note says: whatever is there by now, or only the state that was seen."""
+    """Delete what a note says: whatever is there by now, or only the state that was seen.
+
+    Each state by its version in either case: a plain delete that is on its way for long would take along what was
+    written since.
+    """
     full = full_key(bucket, note.key)
     began = yield from Now()
-    if not only_that:
-        yield from delete(full)
-    elif (yield from remove_state(full, version)) == "changed":
-        raise _not_at(full, plain_version(version))
+    patience = Patience(f"deleting {full}")
+    while (end := (yield from remove_state(full, version))) in ("changed", "unclear"):
+        if only_that and end == "changed":
+            raise _not_at(full, plain_version(version))
+        found = yield from look(full)
+        if only_that or isinstance(found, Missing):
+            break
+        version = found.version
+        yield from patience.again(end)
     return (yield from told(bucket, note, "deleted", note.key, version, since=began))
 
 

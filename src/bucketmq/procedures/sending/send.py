@@ -127,7 +127,7 @@ def _build(wanted: Letters, name: str, at: str) -> list[Message]:
     headers = wanted.headers
     if len(wanted.bodies) == 1:
         return [_message(name, at, wanted.key(0), headers, wanted.bodies[0])]
-    if not wanted.keys and not any(isinstance(body, RAW) for body in wanted.bodies):
+    if not wanted.keys and not any(issubclass(kind, RAW) for kind in set(map(type, wanted.bodies))):
         return [Message(f"{name}-{place}", at, None, headers, body) for place, body in enumerate(wanted.bodies)]
     keys = wanted.keys or repeat(None)
     return [

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from bucketmq.errors import Corrupt, Invalid
+from bucketmq.procedures.tables.parquet import from_parquet, to_parquet
 from bucketmq.procedures.tables.steps import Step, numbers_of
 from bucketmq.tables.head import GroupValue, Shape, slot_of
 
@@ -183,8 +184,19 @@ def check_step(step: Step, schema: pa.Schema, shape: Shape) -> None:
     """Raise `Invalid` unless a step can be applied to a table with these columns."""
     values_of(step.groups, schema.field(shape.by).type)
     values_of(step.keys, schema.field(shape.key).type)
+    if step.newer is not None and shape.newer_by is not None:
+        check_newer(step.newer, shape.newer_by, schema.field(shape.newer_by).type)
     if step.rows is not None:
         conform(step.rows, schema)
+
+
+def check_newer(newer: int | datetime, name: str, kind: pa.DataType) -> None:
+    """A time in microseconds would be newer than any number that counts, and block its group."""
+    from pyarrow import types
+
+    if isinstance(newer, datetime) != types.is_timestamp(kind):
+        given, wanted = ("a time", "a whole number") if isinstance(newer, datetime) else ("a number", "a time")
+        raise Invalid(f"newer is {given}, but column {name!r} is {kind}: give {wanted}")
 
 
 def part_of(step: Step, groups: Sequence[GroupValue], shape: Shape) -> Step:
@@ -225,23 +237,18 @@ def divided(contents: Contents, by: str, middle: int) -> tuple[Contents, Content
 
 
 def encode(contents: Contents) -> bytes:
-    import pyarrow.parquet as pq
-
     footer = msgspec.json.encode(Footer(contents.gone))
-    sink = io.BytesIO()
-    pq.write_table(contents.rows.replace_schema_metadata({OWN: footer}), sink, compression="zstd")
-    return sink.getvalue()
+    return to_parquet(contents.rows.replace_schema_metadata({OWN: footer}))
 
 
 def decode(body: bytes, key: str, *, sha256: str, columns: Sequence[str] | None = None) -> Contents:
     """The contents of a file, or `Corrupt` if it is not the one that the head names."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     if hashlib.sha256(body).hexdigest() != sha256:
         raise Corrupt(f"{key} is not the file that the head of its table names; restore it from a copy")
     try:
-        rows = pq.read_table(io.BytesIO(body), columns=None if columns is None else list(columns))
+        rows = from_parquet(body, columns=columns)
         footer = msgspec.json.decode((rows.schema.metadata or {}).get(OWN, b"{}"), type=Footer)
     except (pa.ArrowException, OSError, msgspec.DecodeError) as error:
         raise Corrupt(f"{key} is not a file of a table ({error}); restore it from a copy") from error
@@ -279,11 +286,10 @@ def unified(schema: pa.Schema | None, rows: pa.Table) -> pa.Schema:
 def _check_storable(field: pa.Field) -> None:
     """Raise `Invalid` unless Parquet has such a column: nobody who rides along must fail of it."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
         none = pa.schema([field]).empty_table()
-        pq.write_table(none.take(pa.array([], pa.int64())), io.BytesIO())
+        to_parquet(none.take(pa.array([], pa.int64())))
     except pa.ArrowException as error:
         raise Invalid(f"column {field.name!r} is {field.type}, which Parquet cannot hold: {error}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -95,6 +96,21 @@ def _read(table: OpenTable, head: Head, wanted: Wanted) -> Procedure[pa.Table | 
             parts.append((yield from Call(_rows, job)))
     rows = pa.concat_tables(parts)
     return rows if wanted.columns is None else rows.select(list(wanted.columns))
+
+
+def read_files(
+    table: OpenTable, at: Snapshot, files: Collection[str], columns: tuple[str, ...] | None
+) -> Procedure[dict[str, pa.Table]]:
+    """The rows of these files of a snapshot, by file. One GET for each; `NotFound` if the snapshot is too old."""
+    shards = [shard for shard in at.head.shards if table.keys.at(shard.file) in files]
+    if len(shards) != len(set(files)):
+        raise Invalid(f"version {at.version} of table {table.name!r} does not have all of these files")
+    found: dict[str, pa.Table] = {}
+    for shard in shards:
+        alone = msgspec.structs.replace(at.head, shards=(msgspec.structs.replace(shard, start=0),))
+        part = msgspec.structs.replace(at, head=alone)
+        found[table.keys.at(shard.file)] = yield from read(table, Wanted(columns=columns), part)
+    return found
 
 
 def chosen(head: Head, wanted: Wanted) -> list[Shard]:

@@ -28,6 +28,8 @@ class Step(msgspec.Struct, frozen=True):
     """Whether everything that the groups had goes."""
     keys: frozenset[GroupValue] = frozenset()
     """The rows that go, where not everything does."""
+    newer: int | datetime | None = None
+    """The state as the caller gave it, where no rows tell it."""
 
 
 def step_of(change: Change, shape: Shape) -> Step:
@@ -47,10 +49,10 @@ def step_of(change: Change, shape: Shape) -> Step:
                 raise Invalid("keys is a list of keys of one group; delete those of several groups by several changes")
             states = dict.fromkeys((check_group(each) for each in groups), state_of(newer, shape))
             if keys is None:
-                return Step(states)
+                return Step(states, newer=newer)
             if shape.group is None:
                 raise Invalid("this table has no groups; delete takes the keys of its rows, without keys=")
-            return Step(states, whole=False, keys=frozenset(check_group(each) for each in keys))
+            return Step(states, whole=False, keys=frozenset(check_group(each) for each in keys), newer=newer)
         case _:
             raise Invalid(f"a change is an Upsert, Replace or Delete of bucketmq.tables, not {change!r:.80}")
 
@@ -61,7 +63,7 @@ def _replacement(table: pa.Table | None, group: GroupValue | None, newer: int | 
             raise Invalid("there are no rows to tell whose place they take; name the group that is to have none")
         return Step(states_of(table, shape), last_of_each(table, shape))
     if table is None:
-        return Step({check_group(group): state_of(newer, shape)})
+        return Step({check_group(group): state_of(newer, shape)}, newer=newer)
     states = states_of(table, shape)
     others = [each for each in states if each != group]
     if others:

@@ -21,7 +21,7 @@ import msgspec
 
 from bucketmq.bucket.port import Missing, Object
 from bucketmq.errors import Corrupt, NotFound
-from bucketmq.events.rule import OWN_QUEUES, rule_of
+from bucketmq.events.rule import OWN_QUEUES, rule_of, spoken
 from bucketmq.log.documents import Later, decode_head
 from bucketmq.log.layout import due_of, head_of
 from bucketmq.procedures.opened import OpenQueue
@@ -87,6 +87,8 @@ class SubscriptionStats(Value, msgspec.Struct, frozen=True):
     """Until the first of its delayed messages may be handed out; None if none is delayed."""
     paused: str | None = None
     """Why nothing is handed out to it; None if messages are."""
+    settled: int = 0
+    """Messages that it has behind it: acked, passed over, purged or dead. It only grows, so two looks give a rate."""
 
 
 class ReaderShard(Value, msgspec.Struct, frozen=True):
@@ -292,6 +294,7 @@ def _subscription(queue: OpenQueue, name: str, tails: list[int]) -> Procedure[tu
         ),
         shards=tuple(shards),
         paused=queue.settings.pause_of(name),
+        settled=sum(each.tail - each.depth for each in shards),
         next_due_seconds=min((each for shard in shards if (each := shard.next_due_seconds) is not None), default=None),
     ), damaged
 
@@ -350,7 +353,7 @@ def _unread(queue: OpenQueue, name: str, ready: int, idle: float | None) -> str:
 def _queue_advice(
     queue: OpenQueue, found: tuple[SubscriptionStats, ...], readers: tuple[ReaderStats, ...], dead: int
 ) -> list[str]:
-    lines = [f"{each.name}: {each.advice}" for each in found if each.advice]
+    lines = [f"{spoken(queue.name, each.name)}: {each.advice}" for each in found if each.advice]
     if queue.settings.main and found and all(each.name != MAIN for each in found):
         lines.append(
             "nobody has ever received from main, which keeps every message; if only named subscriptions read this "

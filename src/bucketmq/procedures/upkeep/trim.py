@@ -26,13 +26,17 @@ from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
 from bucketmq.procedures.upkeep.archive import Archive, read_archive
 from bucketmq.procedures.upkeep.readers import Reader, all_readers, forget_idle_notes
-from bucketmq.procedures.verbs import delete, get, get_document, list_all, list_page, update_document
+from bucketmq.procedures.verbs import delete, get, get_document, get_many, list_all, list_page, update_document
 from bucketmq.queue.settings import DEAD_SUFFIX, MAIN, Settings
 from bucketmq.values import Value
 
 FAILURES_KEEP_SECONDS = 30 * 86400.0
 PAGES_PER_TRIM = 20
 """One trim lists at most this many pages of a shard."""
+
+
+STALE_SECONDS = TRIM_GUARD_SECONDS / 2
+"""So long after the heads were read the mark is not moved by them: there may be a new subscription."""
 
 
 class Trimmed(Value, msgspec.Struct, frozen=True):
@@ -57,6 +61,7 @@ def trim_all(queue: OpenQueue) -> Procedure[Trimmed]:
 def trim(queue: OpenQueue) -> Procedure[Trimmed]:
     """Trim every shard. A few LISTs and GETs, and one DELETE for each segment."""
     shards = queue.settings.shards  # looked at once: another caller may learn of more in between
+    looked_at = yield from Now()
     readers = yield from all_readers(queue)
     needed = yield from _needed(queue, shards, readers)
     has_bodies = bool((yield from list_page(queue.keys.bodies, limit=1)).entries)
@@ -64,7 +69,7 @@ def trim(queue: OpenQueue) -> Procedure[Trimmed]:
     archive = yield from read_archive(queue)
     gone = Gone()
     for shard in range(shards):
-        rules = Rules(queue.settings, needed.get(shard, 0), archive, has_bodies, has_parts)
+        rules = Rules(queue.settings, needed.get(shard, 0), looked_at, archive, has_bodies, has_parts)
         gone += yield from _trim_shard(queue, queue.log(shard), rules)
     objects = gone.objects + (yield from _old_failures(queue))
     yield from forget_idle_notes(queue, readers)
@@ -79,6 +84,8 @@ class Rules(msgspec.Struct, frozen=True):
     settings: Settings
     needed: int
     """The lowest offset that a subscription or reader still needs."""
+    looked_at: float
+    """When it was asked what they need."""
     archive: Archive
     has_bodies: bool
     has_parts: bool
@@ -104,10 +111,10 @@ def _needed(queue: OpenQueue, shards: int, readers: Mapping[str, Reader]) -> Pro
     entries, _ = yield from list_all(queue.keys.heads)
     needed: dict[int, int] = {}
     subscriptions: dict[str, set[int]] = {MAIN: set()} if queue.settings.main else {}
-    for entry in entries:
+    heads = yield from get_many([entry.key for entry in entries])
+    for entry, found in zip(entries, heads, strict=True):
         name, shard = head_of(entry.key)
         subscriptions.setdefault(name, set()).add(shard)
-        found = yield from get(entry.key)
         if not isinstance(found, Missing):
             base = decode_head(found.body, entry.key).needs_from
             needed[shard] = min(base, needed.get(shard, base))
@@ -160,6 +167,8 @@ def _trim_shard(queue: OpenQueue, log: ShardLog, rules: Rules) -> Procedure[Gone
         mark = max(mark, end)
     if mark > low:  # after the listing: what was created later is not in it
         mark = max(low, min([mark, *(yield from _aimed_at(queue, log.shard))]))
+    if (yield from Now()) - rules.looked_at > STALE_SECONDS:
+        return gone  # who slept does not know who came since, and reads what lies below the mark
     if mark > low and (yield from _advance(log, low, mark)):
         passed = [entry for entry in deletable if low <= base_of(entry.key) < mark]
         gone += yield from _delete(queue, passed, Passed(low, asked_at), rules)

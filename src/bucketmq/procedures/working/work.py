@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from bucketmq import outcomes
-from bucketmq.errors import BucketMQError, Invalid, LeaseLost
+from bucketmq.errors import BucketMQError, Corrupt, Invalid, LeaseLost
+from bucketmq.log.segment import time_seconds
 from bucketmq.procedures.checks import check_seconds, plain_text
 from bucketmq.procedures.claiming.claim import Lot
 from bucketmq.procedures.claiming.receive import Nobody, OpenSubscription, flush_all, give_back, receive
@@ -246,7 +247,7 @@ def _handle(state: Work, pieces: list[Piece]) -> Procedure[None]:
         if piece.lot.over(now):  # we slept, or the bucket was out of reach: somebody else may have it
             log.warning("action=lease_over queue=%s lease=%d", name, piece.lot.lease)
             piece.lot.release(piece.offset, piece.attempt)  # if nobody has it, the keeper would keep it for ever
-    pieces = [piece for piece in pieces if piece.offset not in piece.lot.settled]
+    pieces = [piece for piece in pieces if piece.offset in piece.lot.unsettled]
     if not pieces:
         return
     try:
@@ -259,7 +260,7 @@ def _handle(state: Work, pieces: list[Piece]) -> Procedure[None]:
         answers = [outcomes.Retry(_log_failure(state, pieces, error))] * len(pieces)
     except BaseException:  # stopped in the middle: nobody knows what came of it, so somebody shall try again
         for piece in pieces:
-            if piece.offset not in piece.lot.settled:
+            if piece.offset in piece.lot.unsettled:
                 piece.lot.release(piece.offset, piece.attempt)
         raise
     ends = [outcome_of(answer) for answer in answers]
@@ -267,7 +268,7 @@ def _handle(state: Work, pieces: list[Piece]) -> Procedure[None]:
         try:
             yield from _settle(state, piece, outcome)
         except Invalid:
-            if piece.offset not in piece.lot.settled:
+            if piece.offset in piece.lot.unsettled:
                 raise
             # The handler has settled it itself, perhaps from another thread just now.
     if state.keeper.observers.work:
@@ -280,8 +281,17 @@ def _tell(
     """Tell the observers what became of these."""
     sub, seconds = state.subscription, (yield from Now()) - began
     for piece, outcome in zip(pieces, ends, strict=True):
-        handed = Handed(piece.message, piece.lot.desk.shard, piece.offset, piece.attempt)
+        waited = _waited_seconds(piece.message, began)
+        handed = Handed(piece.message, piece.lot.desk.shard, piece.offset, piece.attempt, waited)
         state.keeper.observers.on_handled(sub.queue.name, sub.name, handed, outcome, seconds)
+
+
+def _waited_seconds(message: Message, began: float) -> float:
+    """Since it was sent; 0 if another program wrote a time that is none: that is no reason not to settle it."""
+    try:
+        return max(0.0, began - time_seconds(message.at))
+    except Corrupt:
+        return 0.0
 
 
 def _log_failure(state: Work, pieces: list[Piece], error: BaseException) -> str:

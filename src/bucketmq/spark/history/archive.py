@@ -6,14 +6,12 @@ through the store port, so it can lie in any bucket; its name and its rows follo
 
 from __future__ import annotations
 
-import io
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bucketmq.bucket.port import Missing
 from bucketmq.errors import Corrupt, NotFound
@@ -23,6 +21,7 @@ from bucketmq.procedures.claiming.receive import position_of_time
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS, listed_tail, trim_mark
+from bucketmq.procedures.tables.parquet import from_parquet, to_parquet
 from bucketmq.procedures.upkeep.archive import (
     Archive,
     ArchivedFile,
@@ -318,12 +317,6 @@ def _outcomes(work: Work, row: Placed, deaths: Sequence[Death]) -> dict[str, str
     }
 
 
-def to_parquet(table: pa.Table) -> bytes:
-    written = io.BytesIO()
-    pq.write_table(table, written, compression="zstd")
-    return written.getvalue()
-
-
 def read_file(place: Place, file: ArchivedFile) -> pa.Table:
     """The rows of an archived file. On an executor. One GET."""
     here = opened(place)
@@ -331,7 +324,7 @@ def read_file(place: Place, file: ArchivedFile) -> pa.Table:
     if isinstance(found, Missing):
         raise NotFound(f"{file.key} is gone though the register names its offsets; restore it from a copy")
     try:
-        return pq.read_table(io.BytesIO(found.body), schema=SCHEMA)
+        return from_parquet(found.body, schema=SCHEMA)
     except (pa.ArrowException, OSError) as error:
         raise Corrupt(f"{file.key} is not a file of an archive ({error}); restore it from a copy") from None
 

@@ -12,7 +12,7 @@ from pyspark.sql.functions import col, count_if, get_json_object
 from bucketmq.errors import Invalid
 from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.ends import FromTable, ToTable
-from bucketmq.pipeline.upserts import ToUpserts
+from bucketmq.pipeline.upserts import ToUpserts, columns_of
 from bucketmq.procedures.queues import EVENTS
 from bucketmq.spark.options import COLUMNS, FORMAT, SOURCE_OPTIONS, STORE_OPTIONS, place_of, targets_option
 from bucketmq.spark.running.flow import Flow
@@ -111,7 +111,7 @@ def _written(
         if isinstance(each, ToTable):
             tables[number] = partial(write_files, each)
         elif isinstance(each, ToUpserts):
-            tables[number] = UpsertWriter(each, pipeline.gives, place)
+            tables[number] = UpsertWriter(each, columns_of(each, pipeline.gives), place)
     ends = targets_option(pipeline.name, pipeline.outputs)
     common = {"path": place.url, "deadLetters": pipeline.dead_letters, "targets": ends, **of_store}
     if _has_frame(pipeline):

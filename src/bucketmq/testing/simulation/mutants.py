@@ -226,10 +226,13 @@ def _unordered(desk: Any) -> Policy:
     return replace(policy_of(desk.queue.settings), ordered=False)
 
 
-def _settled_again(lot: Lot, offset: int) -> bool:
+_ack = Lot.ack
+
+
+def _acked_again(lot: Lot, offset: int) -> None:
     """A lot that does not look whether a message was settled before."""
-    lot.settled[offset] = None
-    return True
+    lot.unsettled.add(offset)
+    _ack(lot, offset)
 
 
 # Trimming, moving, deduplicating, delaying
@@ -371,7 +374,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a settlement counts whatever its lease", lambda: patch.object(machine, "settle", _settle_any_lease)),
     Mutant("an ack counts after the lease expired", lambda: patch.object(machine, "settle", _settle_expired)),
     Mutant("a buried message is forgotten", lambda: patch.object(machine, "settle", _bury_forgets)),
-    Mutant("an ack that comes twice counts twice", lambda: patch.object(Lot, "_is_first", _settled_again)),
+    Mutant("an ack that comes twice counts twice", lambda: patch.object(Lot, "ack", _acked_again)),
     Mutant("an expired lease is dropped", lambda: patch.object(machine, "expire", _expire_drops)),
     Mutant("a lease never expires", lambda: patch.object(machine, "expire", _expire_never), DEATH),
     Mutant("an attempt is not counted at the claim", lambda: patch.object(machine, "claim", _attempt_not_counted)),

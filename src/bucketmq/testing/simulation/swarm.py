@@ -29,11 +29,12 @@ class Failure(msgspec.Struct, frozen=True):
 
     seed: int
     problems: list[str]
-    bus: bool = False
+    option: str = ""
+    """Which simulator: ` --bus`, ` --tables` or none."""
 
     @property
     def replay(self) -> str:
-        return f"bucketmq sim{' --bus' if self.bus else ''} --seed {self.seed} --trace"
+        return f"bucketmq sim{self.option} --seed {self.seed} --trace"
 
     def __str__(self) -> str:
         return f"seed {self.seed}: {'; '.join(self.problems)}\n  replay: {self.replay}"

@@ -14,34 +14,12 @@ import msgspec
 
 from bucketmq.apps.moderation.classify.prompt import PROMPT
 from bucketmq.apps.moderation.record import CATEGORIES, Category, Verdict
+from bucketmq.models.claude import Message
 
 ANSWER_CHARS_MAX = 20_000
 RATIONALE_CHARS_MAX = 500
 
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """How many tokens a call was billed for."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-
-
-class _Block(msgspec.Struct, frozen=True):
-    type: str
-    text: str | None = None
-
-
-class Message(msgspec.Struct, frozen=True):
-    """An answer of the Messages API, as far as it matters here."""
-
-    content: tuple[_Block, ...]
-    model: str
-    stop_reason: str | None
-    usage: Usage = Usage()
 
 
 class _Judgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,26 +34,16 @@ class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     categories: dict[str, _Judgement]
 
 
-def decode(body: bytes) -> Message | None:
-    """The body of an answer of the API; None when it is not one."""
-    try:
-        return msgspec.json.decode(body, type=Message)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
 def verdict_of(message: Message, *, mark: str) -> Verdict:
     """What the model said. Whatever is odd about it becomes the verdict's doubt."""
     if message.stop_reason != "end_turn":
         ended = {"refusal": "it refused to answer", "max_tokens": "its answer was cut at the limit of tokens"}
         reason = message.stop_reason or "no reason given"
         return _doubt(message, ended.get(reason, f"it stopped early ({reason[:40]})"))
-    # A model may think aloud in blocks of their own; what it says must be one text and nothing else.
-    blocks = [each for each in message.content if each.type not in ("thinking", "redacted_thinking")]
-    if len(blocks) != 1 or blocks[0].type != "text" or not blocks[0].text:
+    if message.text is None:
         return _doubt(message, "its answer is not one text")
     try:
-        answer = _read(blocks[0].text)
+        answer = _read(message.text)
     except _Odd as odd:
         return _doubt(message, str(odd))
     if answer.mark != mark:

@@ -18,18 +18,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from bucketmq.apps.moderation.classify.answer import Message, Usage, verdict_of
-from bucketmq.apps.moderation.classify.budget import Budget
-from bucketmq.apps.moderation.classify.claude import (
-    PLAIN_SETTINGS,
-    ClaudeSettings,
-    after_all,
-    connect,
-    not_shown,
-)
-from bucketmq.apps.moderation.classify.prompt import PROMPT, input_tokens_at_most, request
+from bucketmq.apps.moderation.classify.answer import verdict_of
+from bucketmq.apps.moderation.classify.claude import after_all, not_shown
+from bucketmq.apps.moderation.classify.prompt import PROMPT, request
 from bucketmq.apps.moderation.record import Post, Verdict
 from bucketmq.errors import BucketMQError, Denied, Invalid, NotFound, Unavailable
+from bucketmq.models.budget import Budget, Usage
+from bucketmq.models.claude import PLAIN_SETTINGS, ClaudeSettings, Message, connect, input_tokens_at_most
 
 if TYPE_CHECKING:
     import httpx2

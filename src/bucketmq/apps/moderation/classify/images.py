@@ -14,12 +14,12 @@ import msgspec
 
 from bucketmq.apps.moderation.classify import Classifier
 from bucketmq.apps.moderation.classify.cascade import highest
-from bucketmq.apps.moderation.classify.fetch import Fetched, Unseen
-from bucketmq.apps.moderation.classify.nsfw import Scorer
-from bucketmq.apps.moderation.classify.ocr import Reader
-from bucketmq.apps.moderation.classify.pictures import PLAIN_LIMITS, PictureLimits, pictures
 from bucketmq.apps.moderation.record import Category, Post, Verdict
 from bucketmq.errors import BucketMQError, Invalid
+from bucketmq.models.fetch import Fetched, Unseen
+from bucketmq.models.nsfw import Scorer
+from bucketmq.models.ocr import Reader
+from bucketmq.models.pictures import PLAIN_LIMITS, PictureLimits, pictures
 
 CONCURRENCY = 4
 """Images at a time; each may hold its bytes and one decoded frame."""

@@ -114,11 +114,3 @@ def _visible(character: str) -> str:
     if character.isascii() or unicodedata.category(character) not in ("Cf", "Cc", "Co", "Cs", "Cn", "Zl", "Zp"):
         return character
     return json.dumps(character)[1:-1]
-
-
-def input_tokens_at_most(parameters: dict[str, Any]) -> int:
-    """More tokens than a request can have: what is set aside for it before its real number is known.
-
-    Text takes about a token for four bytes and in no known case more than one for a byte; the schema counts as well.
-    """
-    return len(json.dumps(parameters, ensure_ascii=False).encode("utf-8", "replace"))

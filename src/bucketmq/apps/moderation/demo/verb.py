@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import shutil
-import signal
 import sys
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -18,10 +14,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from bucketmq.cli.exits import Code
+from bucketmq.cli.exits import end
 from bucketmq.cli.options import Json, wants_json
-from bucketmq.cli.output import emit, emit_text, say, screen
+from bucketmq.cli.output import emit, emit_text, screen
 from bucketmq.cli.screen import Screen
+from bucketmq.crew import Scene
 
 if TYPE_CHECKING:
     from bucketmq.apps.moderation.demo.account import Account
@@ -46,11 +43,8 @@ def demo(
     from bucketmq.apps.moderation.demo.show import Plan, Show
 
     choice_of(classifier)  # refused before anything is started
-    folder = Path(tempfile.mkdtemp(prefix="bucketmq-moderation-"))
-    plan = Plan(url=f"file://{folder}/bucket", folder=folder, count=count, classifier=classifier)
-    signal.signal(signal.SIGTERM, _leave)
-    failed = True
-    try:
+    with Scene("moderation") as scene:
+        plan = Plan(url=scene.url, folder=scene.folder, count=count, classifier=classifier)
         with Screen() as shown, Show(plan, functools.partial(_show, shown)) as show:
             account = show.run()
             shown.close()
@@ -67,21 +61,8 @@ def demo(
                     emit_text(f"The dashboard was at {show.desk.url}; --keep (make demo KEEP=1) leaves it running.")
             if keep:
                 _until_interrupted(show)
-        failed = not account.good
-    except (KeyboardInterrupt, SystemExit):
-        failed = False
-        raise
-    finally:
-        if not failed:
-            shutil.rmtree(folder, ignore_errors=True)
-    if failed:
-        say(f"the bucket and the logs are in {folder}")
-        raise typer.Exit(Code.ERROR)
-
-
-def _leave(*_: Any) -> None:
-    """Let SIGTERM unwind the stack, so that every process is ended."""
-    sys.exit(128 + signal.SIGTERM)
+        scene.good = account.good
+    end(scene)
 
 
 def _until_interrupted(show: Show) -> None:

@@ -11,17 +11,21 @@ import msgspec
 
 from bucketmq import aio
 from bucketmq.api.bucket import BucketApi
-from bucketmq.apps.moderation.desk.flow import MINUTES, WINDOW_SECONDS, Flow
+from bucketmq.apps.moderation.desk.flow import MINUTES, WINDOW_SECONDS, Flow, Submission
+from bucketmq.apps.moderation.desk.reading import Reader, since
 from bucketmq.apps.moderation.places import ESCALATED
-from bucketmq.apps.moderation.queues import AUDIT, submitted
+from bucketmq.apps.moderation.queues import AUDIT, SUBMISSIONS, submitted
 from bucketmq.apps.moderation.record import OUTCOMES, PENDING, REVIEWED
 from bucketmq.dashboard.follow import Follower
 from bucketmq.dashboard.site import Kept
+from bucketmq.events.event import seconds_of
+from bucketmq.procedures.claiming.browse import inline_body
 from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.queues import DELIVERIES, EVENTS
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules.journal import Attempt
 from bucketmq.procedures.verbs import list_all
+from bucketmq.queue.message import Message
 from bucketmq.server.place import bus_of, run, seconds_now
 
 COUNT_PAGES_MAX = 20
@@ -34,6 +38,7 @@ class Figures:
     def __init__(self, bucket: aio.Bucket) -> None:
         self._bucket = bucket
         self._flow = Flow()
+        self._submissions = Reader(bucket, SUBMISSIONS, since(WINDOW_SECONDS))
         self._audit = Follower(bucket, AUDIT, WINDOW_SECONDS)
         self._events = Follower(bucket, EVENTS, WINDOW_SECONDS)
         self._journal = Follower(bucket, DELIVERIES, WINDOW_SECONDS)
@@ -48,11 +53,17 @@ class Figures:
         return {
             **counts,
             "minutes": MINUTES,
+            "explained": msgspec.to_builtins(self._flow.explained(now)),
             "rates": self._flow.rates(now),
             "latencies": msgspec.to_builtins(self._flow.latencies(now)),
         }
 
     async def _read_logs(self) -> bool:
+        # Read before the lines: what was submitted later than these is not judged yet.
+        for message in await self._submissions.read():
+            sent = _submission(message)
+            if sent is not None:
+                self._flow.add_submission(sent)
         lines = await self._audit.read()
         # Read after the lines: the event that led to one of them is there by then.
         self._flow.add(lines, await self._events.read())
@@ -65,6 +76,19 @@ class Figures:
 
     async def _count(self) -> dict[str, Any]:
         return await run(self._bucket, _counts(bus_of(self._bucket)))
+
+
+def _submission(message: Message) -> Submission | None:
+    """What was sent to be judged; None if it is no post. A body too large for the log names its post by its key alone:
+    it counts as the first revision."""
+    body = inline_body(message)
+    try:
+        at = seconds_of(message.at)
+        if isinstance(body, dict) and isinstance(body.get("id"), str) and isinstance(body.get("revision"), int):
+            return Submission(body["id"], body["revision"], at, seconds_of(body["accepted_at"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+    return Submission(message.key, 1, at, at) if message.body_at is not None and message.key else None
 
 
 def _counts(bus: BucketApi) -> Procedure[dict[str, Any]]:

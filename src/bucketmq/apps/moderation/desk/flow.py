@@ -1,6 +1,7 @@
 """How posts flow: how many passed each step in the last minutes, and how long each step took. Pure.
 
-Fed with what the logs say: lines of the audit log, events, and the journal of deliveries. Reading them is `figures`'.
+Fed with what the logs say: submissions, lines of the audit log, events, and the journal of deliveries. Reading them is
+`figures`'.
 """
 
 from __future__ import annotations
@@ -45,6 +46,36 @@ class Latency(msgspec.Struct, frozen=True):
     most: float
 
 
+REPEAT_SECONDS = 60.0
+"""A revision that is sent so long after it was accepted was sent before, also if that was not seen."""
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """What was sent to be judged, and when."""
+
+    id: str
+    revision: int
+    at: float
+    accepted_at: float
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """What became of everything that was submitted within the window. Each submission counts once: `submitted` is the
+    sum of the next four, and `judged` the sum of the last three."""
+
+    submitted: int
+    repeats: int
+    """The same text and image again."""
+    replaced: int
+    """A newer version of the post was submitted since."""
+    judged: int
+    waiting: int
+    """To be judged, or to be routed."""
+    approved: int
+    flagged: int
+    needs_review: int
+
+
 class Flow:
     """What happened within the window. Times are by the store's clock."""
 
@@ -55,6 +86,12 @@ class Flow:
         """When a post last came somewhere."""
         self._seen: OrderedDict[str, None] = OrderedDict()
         """Actions that were counted: a line may come twice."""
+        self._sent: deque[tuple[Submission, bool]] = deque(maxlen=TIMES_MAX)
+        """What was submitted, and whether it is a repeat."""
+        self._known: OrderedDict[tuple[str, int], None] = OrderedDict()
+        """Revisions that were submitted."""
+        self._routed: OrderedDict[str, tuple[int, Passed]] = OrderedDict()
+        """The newest revision of a post that was routed, and where to."""
 
     def add(self, lines: Iterable[Any], events: Iterable[Any]) -> None:
         """What the audit log and the log of events say, of the same stretch of time. What says nothing is passed over.
@@ -82,6 +119,8 @@ class Flow:
             case "routed":
                 if line.outcome in _ROUTED:
                     self._pass(_ROUTED[line.outcome], at)
+                    if line.revision >= self._routed.get(line.id, (0, ""))[0]:
+                        _note(self._routed, line.id, (line.revision, _ROUTED[line.outcome]))
                 self._take("routing", self._began.get((line.id, "judged")), at)
                 self._take("whole", self._began.get((line.id, "accepted")), at)
                 self._come(line.id, "routed", at)
@@ -98,6 +137,33 @@ class Flow:
             return
         self._pass("told", at)
         self._take("notice", since, at)
+
+    def add_submission(self, sent: Submission) -> None:
+        """In the order in which they were sent."""
+        revision = (sent.id, sent.revision)
+        again = revision in self._known or sent.at - sent.accepted_at > REPEAT_SECONDS
+        _note(self._known, revision, None)
+        self._sent.append((sent, again))
+
+    def explained(self, now: float) -> Explained:
+        """Of everything that was submitted within the window: why not all of it has an outcome of its own."""
+        recent = [(sent, again) for sent, again in self._sent if now - sent.at < WINDOW_SECONDS]
+        newest: dict[str, int] = {}
+        for sent, _ in recent:
+            newest[sent.id] = max(sent.revision, newest.get(sent.id, 0))
+        counts = dict.fromkeys(("repeats", "replaced", "waiting", "approved", "flagged", "needs-review"), 0)
+        for sent, again in recent:
+            revision, outcome = self._routed.get(sent.id, (0, "waiting"))
+            if again:
+                counts["repeats"] += 1
+            elif newest[sent.id] > sent.revision:
+                counts["replaced"] += 1
+            else:
+                counts[outcome if revision >= sent.revision else "waiting"] += 1
+        outcomes = counts["approved"], counts["flagged"], counts["needs-review"]
+        return Explained(
+            len(recent), counts["repeats"], counts["replaced"], sum(outcomes), counts["waiting"], *outcomes
+        )
 
     def rates(self, now: float) -> dict[Passed, list[int]]:
         """How many passed each step in each of the last minutes, the oldest first."""

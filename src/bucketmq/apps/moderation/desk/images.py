@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bucketmq.apps.moderation.classify.fetch import Fetcher, FetchSettings, Unseen
-from bucketmq.apps.moderation.classify.pictures import pictures
 from bucketmq.errors import Unsupported
+from bucketmq.models.fetch import Fetcher, FetchSettings, Unseen
+from bucketmq.models.pictures import pictures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -95,6 +95,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Words that must all be in the text or the id."""
     min: float = 0.0
     """The confidence of the category, or of any if none is named, is at least this."""
+    max: float = 1.0
+    """And at most this."""
     escalated: bool = False
     sort: Sort = "oldest"
     after: str = ""
@@ -104,8 +106,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         if self.category and self.category not in CATEGORIES:
             raise Invalid(f"there is no category {self.category[:50]!r}; there are {', '.join(CATEGORIES)}")
-        if not 0 <= self.min <= 1:
-            raise Invalid(f"min is a confidence, 0 to 1, not {self.min}")
+        if not 0 <= self.min <= self.max <= 1:
+            raise Invalid(f"min and max are confidences, 0 to 1, min not above max; not {self.min} and {self.max}")
         if not 1 <= self.limit <= PAGE:
             raise Invalid(f"limit must be 1 to {PAGE}, not {self.limit}")
         if len(self.q) > 200:
@@ -185,10 +187,14 @@ class Index:
     def get(self, id: str) -> Item | None:
         return self._items.get(id)
 
+    def matching(self, query: Query) -> list[Item]:
+        """All that matches, in order."""
+        found = [item for item in self._items.values() if _fits(item, query)]
+        return sorted(found, key=lambda item: _place(item, query.sort))
+
     def find(self, query: Query) -> Found:
         """A page of what matches."""
-        matching = [item for item in self._items.values() if _fits(item, query)]
-        matching.sort(key=lambda item: _place(item, query.sort))
+        matching = self.matching(query)
         start = 0
         if query.after:
             last = _read_cursor(query.after)
@@ -229,6 +235,9 @@ class Index:
                 self.reviewed += 1
                 self._round.reviewed += name is not None and name <= self._round.after
             return
+        if self._decided.pop(seen.id, None) == record.revision:  # it was taken back
+            self.reviewed -= 1
+            self._round.reviewed -= key_of("", seen.id) <= self._round.after
         before = self._items.get(seen.id)
         if before is None and len(self._items) >= ITEMS_MAX:
             self.left_off += 1
@@ -263,6 +272,7 @@ class Index:
         if self._events.began_anew:
             # What happened before this place in the log is found by listing.
             self._round, self.complete = Round(), False
+            self._decided.clear()
         for body in bodies:
             keys = (body.get("key"), body.get("from_key")) if isinstance(body, dict) else ()
             self._pending |= {id: None for key in keys if isinstance(key, str) and (id := _post_at(key)) is not None}
@@ -400,9 +410,9 @@ def _fits(item: Item, query: Query) -> bool:
         return False
     if query.category:
         found = next((each for each in item.categories if each.name == query.category), None)
-        if found is None or not (found.flagged or query.min) or found.confidence < query.min:
+        if found is None or not (found.flagged or query.min) or not query.min <= found.confidence <= query.max:
             return False
-    elif query.min and item.confidence < query.min:
+    elif (query.min or query.max < 1) and not query.min <= item.confidence <= query.max:
         return False
     text = f"{item.id}\n{item.text}".casefold() if query.q else ""
     return all(word in text for word in query.q.casefold().split())

@@ -367,8 +367,9 @@ class Auditor:
 
     # What our own writers did, when their notes are seen to and before a sweep helps out
 
-    def check_reported(self) -> None:
-        """Whatever became of a writer of ours: what it has written or deleted, and is so still, was told of."""
+    def check_reported(self, under_way: set[str]) -> None:
+        """Whatever became of a writer of ours: what it has written or deleted, and is so still, was told of. Writes
+        that are under way are not judged."""
         if self.plan.renames:
             return  # what was renamed has the mark of the write before
         told = {(state.key, state.write) for state in self.told_states}
@@ -377,7 +378,9 @@ class Auditor:
             if state is None or state.who == FOREIGN:
                 continue
             if state.ended_at == LONG:
-                if state.write is not None and (name, state.write) not in told and state not in self.told_states:
+                if state.write is None or state.write in under_way:
+                    continue
+                if (name, state.write) not in told and state not in self.told_states:
                     self.problem(f"unreported: {state.who} wrote {state}, and nobody told of it")
             elif (state.ended_who, name) in self.meant and self._gone_at(name) < state.ended_at:
                 self.problem(f"unreported: {state.ended_who} deleted {state}, and nobody told of it")

@@ -20,8 +20,8 @@ from bucketmq.events.inventory import differences
 from bucketmq.events.parse import prefix
 from bucketmq.events.rule import Rule, Verdict, Webhook, verdict
 from bucketmq.procedures.claiming.receive import begin
+from bucketmq.procedures.objects import batches, notes, recover, remove, sweep
 from bucketmq.procedures.objects import move as move_object
-from bucketmq.procedures.objects import notes, recover, sweep
 from bucketmq.procedures.objects import report as reporting
 from bucketmq.procedures.objects.remove import remove_state
 from bucketmq.procedures.objects.report import events_queue, report
@@ -181,6 +181,12 @@ def _rest_forgotten(*arguments: Any) -> bytes:
 _report_noted, _encode_notes, _told = notes.report_noted, notes.encode_notes, notes.told
 
 
+def _delete_any(full: str, _: Any) -> Procedure[str]:
+    """A delete that takes whatever is there when it lands."""
+    yield from delete(full)
+    return "removed"
+
+
 def _no_recovery(bucket: Any) -> Procedure[recover.Recovered]:
     yield from Now()
     return recover.Recovered()
@@ -301,6 +307,17 @@ PAPERS = Tilt(documents=True, moderation=False)
 BATCHES = Tilt(documents=True, moderation=True, together=8, notifies=False, sweepers=0, weather=FINE)
 """What writers forget is told by nobody else."""
 
+LATE = Tilt(
+    documents=True,
+    moderation=False,
+    together=8,
+    notifies=False,
+    weather=FINE,
+    content_versions=False,
+    faults=Faults(late_landing=0.5),
+)
+"""Versions are exact: where they are hashes, a late delete can meet the same bytes again, and no writer can tell."""
+
 
 def _tilted(base: Tilt, **fields: Any) -> Tilt:
     return msgspec.structs.replace(base, **fields)
@@ -402,7 +419,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "what has not landed of a batch is forgotten when the rest is recovered",
         lambda: patch.object(recover, "encode_notes", _rest_forgotten),
-        _tilted(BATCHES, faults=Faults(crash=0.02, late_landing=0.5), victims="writer"),
+        _tilted(BATCHES, faults=Faults(crash=0.01, late_landing=0.5), victims="writer"),
+    ),
+    Mutant(
+        "a refusal behind an unanswered request is taken for the end",
+        lambda: patch.object(batches, "_left_if_unanswered", lambda act: act),
+        LATE,
+    ),
+    Mutant(
+        "objects are deleted whatever their version", lambda: patch.object(remove, "remove_state", _delete_any), LATE
     ),
     Mutant(
         "a note is never recovered",

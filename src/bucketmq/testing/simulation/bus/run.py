@@ -149,7 +149,7 @@ class Run:
         world.run(lambda: False, EPOCH + CHAOS_SECONDS)
         self._heal()
         self._finish()
-        auditor.check_reported()
+        auditor.check_reported(self._under_way())
         gone = self._gone()
         while run_alone(self.world, self.store, self._sweep()).resumed:
             pass  # it went on where another had died: what changed before that place is seen by the next one
@@ -268,7 +268,7 @@ class Run:
                 world.covered["paused by 410"] += "410" in rule.paused
                 self._resume(name)
         if self._notes():
-            world.run(lambda: not self._notes(), world.now + NOTES_SECONDS)
+            world.run(lambda: not self._notes(), max(world.now, self._answered_at()) + NOTES_SECONDS)
         if not world.run(lambda: self.provider.in_flight == 0, world.now + 100):
             auditor.problem("notifications are still under way")
 
@@ -297,9 +297,17 @@ class Run:
 
     def _old_notes(self) -> list[Note]:
         """Notes that whoever recovers them has had time to see."""
-        found = ((key, self.store.objects[key]) for key in self._notes())
-        old = [decode_note(note.body, key) for key, note in found if self.world.now - note.stored_at > NOTES_SECONDS]
-        return [note for each in old for note in ((each,) if isinstance(each, Note) else each.writes)]
+        return [note for note, age in self._noted() if age > NOTES_SECONDS]
+
+    def _under_way(self) -> set[str]:
+        """The writes that somebody is just at: they are reported next."""
+        return {note.write for note, age in self._noted() if age <= NOTES_SECONDS}
+
+    def _noted(self) -> list[tuple[Note, float]]:
+        """Each write that a note announces, and how old the note is."""
+        found = [(key, self.store.objects[key]) for key in self._notes()]
+        read = [(decode_note(each.body, key), self.world.now - each.stored_at) for key, each in found]
+        return [(one, age) for note, age in read for one in ((note,) if isinstance(note, Note) else note.writes)]
 
     def _gone(self) -> set[str]:
         """What the last inventory has and the bucket has not: the last sweep must tell of it."""

@@ -32,7 +32,7 @@ class Totals:
         self.faults.update(report.faults)
         self.covered.update(report.covered)
         if report.problems:
-            self.failures.append(Failure(report.seed, report.problems, bus=True))
+            self.failures.append(Failure(report.seed, report.problems, option=" --bus"))
 
     @property
     def missing(self) -> list[str]:

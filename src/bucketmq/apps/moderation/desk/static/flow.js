@@ -2,7 +2,7 @@
 
 import { read } from "/static/api.js";
 import { drawing, element } from "/static/dom.js";
-import { count, took } from "/static/words.js";
+import { count, plural, took } from "/static/words.js";
 
 const NODES = {
   accepted: { name: "Submitted" },
@@ -58,12 +58,23 @@ export default class Flow {
     const left = this.view.querySelector(".scroll")?.scrollLeft ?? 0;
     this.view.replaceChildren(element("div", { class: "page" },
       element("div", { class: "page-head" }, element("h1", {}, "Flow"),
-        element("p", { class: "muted" }, `Every post from submit to outcome. Rates and times are of the last ${flow.minutes} minutes. Repeats are submitted and not accepted once more; of revisions that are judged together the newest counts.`)),
+        element("p", { class: "muted" }, `Every post from submit to outcome. Rates and times are of the last ${flow.minutes} minutes.`)),
+      explained(flow.explained, flow.minutes),
       element("section", { class: "card scroll", tabindex: 0, "aria-label": "The way of posts" }, picture(flow)),
       element("section", { class: "tiles", "aria-label": "Rates" }, TILES.map(([name, title, note]) => tile(flow.rates[name], title, note))),
       element("section", { class: "card flush scroll", "aria-label": "Latencies" }, times(flow.latencies))));
     this.view.querySelector(".scroll").scrollLeft = left;
   }
+}
+
+// Why not everything that was submitted has an outcome of its own. The parts add up to the whole.
+function explained({ submitted, repeats, replaced, judged, waiting, approved, flagged, needs_review: needs }, minutes) {
+  const parts = [[repeats, plural(repeats, "repeat")], [replaced, `${count(replaced)} replaced by a newer version`], [judged, `${count(judged)} judged`], [waiting, `${count(waiting)} waiting for that`]];
+  const outcomes = [[approved, `${count(approved)} approved`], [flagged, `${count(flagged)} flagged`], [needs, `${count(needs)} left to people`]];
+  const listed = (found) => found.filter(([number]) => number).map(([, text]) => text).join(", ");
+  const text = submitted === 0 ? `Nothing was submitted in the last ${minutes} minutes.`
+    : `${count(submitted)} submitted in the last ${minutes} minutes: ${listed(parts)}.${judged ? ` Of those judged, ${listed(outcomes)}.` : ""}`;
+  return element("p", { class: "card explained", id: "explained" }, text);
 }
 
 function picture(flow) {
@@ -117,7 +128,8 @@ function tile(series, title, note) {
   });
   return element("div", { class: "card tile" }, element("h3", {}, title), element("div", { class: "big" }, count(total)),
     drawing("svg", { class: "spark", viewBox: `0 0 ${series.length * 10 - 2} 40`, preserveAspectRatio: "none", role: "img", "aria-label": `by minute: ${series.join(", ")}` }, bars),
-    element("p", { class: "small muted" }, note));
+    element("div", { class: "spark-axis small muted", "aria-hidden": "true" }, element("span", {}, `${series.length} min ago`), element("span", {}, "now")),
+    element("p", { class: "small muted" }, total ? `${note}, at most ${count(most)} a minute` : note));
 }
 
 function times(latencies) {

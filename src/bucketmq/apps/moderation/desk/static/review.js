@@ -1,18 +1,23 @@
 // The review desk: the posts that wait for a person, and deciding about them.
 //
 // A decision is shown at once as being saved, and the next post comes; the row goes when the server has confirmed it.
-// If it could not be saved the row comes back and says so.
+// If it could not be saved the row comes back and says so. What was decided last can be taken back for a while.
 
 import { Refused, quietly, read, write } from "/static/api.js";
-import { element, empty, toast } from "/static/dom.js";
+import { asked, element, empty, toast } from "/static/dom.js";
 import { age, count, moment, percent, plural } from "/static/words.js";
+import Blur, { warning } from "./blur.js";
+import { historyOf } from "./history.js";
+import { each } from "./many.js";
+import { DONE, OUTCOMES, categoryName, spoken } from "./names.js";
 
 const LOADED_MAX = 500;
 const AHEAD = 10;
 const OPEN_MILLISECONDS = 150; // who runs through the list does not open every post on the way
-const DONE = { approve: "Approved", uphold: "Upheld", escalate: "Escalated" };
-const OUTCOMES = { "flagged/": "flagged", "needs-review/": "needs review", "approved/": "approved" };
-const FILTERS = { outcome: "", category: "", q: "", min: "0", escalated: "false", sort: "oldest" };
+const KEPT_MAX = 20; // decisions that can be taken back with a key, one after the other
+const DOING = { approve: "Approve", uphold: "Uphold", escalate: "Escalate" };
+const KINDS = { approve: "good", uphold: "bad", escalate: "warn" };
+const FILTERS = { outcome: "", category: "", q: "", min: "0", max: "1", escalated: "false", sort: "oldest" };
 
 export default class Review {
   constructor(view, session, tell) {
@@ -27,7 +32,12 @@ export default class Review {
     this.generation = -1;
     this.loading = null;
     this.opened = null;
-    this.root = element("div", { class: "review" }, this.side(), element("section", { class: "review-main", id: "post", "aria-label": "Post" }));
+    this.categories = [];
+    this.blur = new Blur(session.name);
+    this.chosen = new Map(); // id to revision, for deciding about several
+    this.said = []; // what was decided here, the last at the end: it can be taken back
+    this.root = element("div", { class: "review" }, this.side(), element("section", { class: "review-main", id: "post", "aria-label": "Post" }),
+      element("div", { class: "said-bar", id: "said", role: "status" }));
     view.replaceChildren(this.root);
     this.showPost();
   }
@@ -38,6 +48,7 @@ export default class Review {
   }
 
   leave() {
+    clearTimeout(this.fading);
     clearTimeout(this.typing);
     clearTimeout(this.opening);
   }
@@ -46,7 +57,13 @@ export default class Review {
     const choose = (name, label, options) => element("select", { id: `filter-${name}`, "aria-label": label,
       onchange: (event) => this.filter(name, event.target.value) },
       options.map(([value, text]) => element("option", { value }, text)));
-    const shown = element("output", { for: "filter-min", class: "small numbers" }, "0 %");
+    const range = (name, label, value) => {
+      const shown = element("output", { for: `filter-${name}`, class: "small numbers" }, percent(value));
+      return element("label", { class: "range" }, label,
+        element("input", { id: `filter-${name}`, type: "range", min: 0, max: 1, step: 0.05, value,
+          oninput: (event) => { shown.textContent = percent(Number(event.target.value)); },
+          onchange: (event) => this.filter(name, event.target.value) }), shown);
+    };
     return element("section", { class: "review-side", "aria-label": "Waiting posts" },
       element("div", { class: "filters" },
         element("input", { id: "search", type: "search", placeholder: "Search text or id  ( / )", "aria-label": "Search text or id", maxlength: 200,
@@ -58,18 +75,33 @@ export default class Review {
           choose("outcome", "Where it waits", [["", "All waiting"], ["flagged/", "Flagged"], ["needs-review/", "Needs review"]]),
           choose("category", "Category", [["", "Any category"]]),
           choose("sort", "Order", [["oldest", "Oldest first"], ["newest", "Newest first"], ["surest", "Surest first"], ["least-sure", "Least sure first"]])),
+        element("div", { class: "filters-row small" }, range("min", "At least", 0), range("max", "At most", 1)),
         element("div", { class: "filters-row small" },
-          element("label", { class: "range" }, "At least",
-            element("input", { id: "filter-min", type: "range", min: 0, max: 0.95, step: 0.05, value: 0, "aria-label": "Least confidence",
-              oninput: (event) => { shown.textContent = percent(Number(event.target.value)); },
-              onchange: (event) => this.filter("min", event.target.value) }), shown),
           element("label", { class: "check" },
-            element("input", { id: "filter-escalated", type: "checkbox", onchange: (event) => this.filter("escalated", String(event.target.checked)) }), "Escalated"))),
+            element("input", { id: "filter-escalated", type: "checkbox", onchange: (event) => this.filter("escalated", String(event.target.checked)) }), "Escalated"),
+          element("label", { class: "check" },
+            element("input", { id: "blur", type: "checkbox", checked: this.blur.on, onchange: (event) => this.setBlur(event.target.checked) }), "Blur what may upset"))),
       element("div", { class: "list-head small muted", id: "list-head" }, "Loading …"),
+      element("div", { class: "chosen-bar", id: "chosen", role: "group", "aria-label": "Chosen posts", hidden: true }),
       element("ul", { class: "list", id: "list", role: "listbox", "aria-label": "Waiting posts", tabindex: 0 }));
   }
 
+  setBlur(wanted) {
+    this.blur.on = wanted;
+    this.opened = null;
+    this.draw();
+    this.showPost();
+  }
+
   filter(name, value) {
+    const other = { min: "max", max: "min" }[name];
+    // Whoever moves one end past the other takes it along.
+    if (other && (name === "min") === Number(value) > Number(this.filters[other]) && value !== this.filters[other]) {
+      this.filters[other] = value;
+      this.find(`filter-${other}`).value = value;
+      this.find(`filter-${other}`).nextSibling.textContent = percent(Number(value));
+    }
+    this.chosen.clear();
     this.filters[name] = value;
     this.selected = null;
     this.root.classList.remove("reading");
@@ -129,7 +161,106 @@ export default class Review {
       this.left_off ? `${count(this.left_off)} more come later` : "",
       this.escalated ? `${count(this.escalated)} escalated` : "",
     ].filter(Boolean);
-    this.find("list-head").replaceChildren(element("span", {}, [text, ...more].join(" · ")));
+    this.find("list-head").replaceChildren(element("span", {}, [text, ...more].join(" · ")),
+      this.session.can("review") && this.matching > 1 && !this.chosen.size
+        ? element("button", { class: "button quiet", type: "button", id: "choose-all", onclick: () => this.chooseAll() }, `Choose all ${count(this.matching)}`) : "");
+    this.drawChosen();
+  }
+
+  // Those that were chosen, and what can be done with all of them.
+  drawChosen() {
+    const bar = this.find("chosen");
+    const many = this.chosen.size;
+    bar.hidden = many === 0;
+    if (!many) { bar.replaceChildren(); return; }
+    const button = (action) => element("button", { class: `button ${KINDS[action]}`, type: "button", "data-many": action, onclick: () => this.decideMany(action) }, DOING[action]);
+    bar.replaceChildren(element("span", { class: "small", role: "status" }, `${plural(many, "post")} chosen`),
+      button("approve"), button("uphold"), button("escalate"),
+      element("button", { class: "button quiet", type: "button", id: "choose-none", onclick: () => this.choose() }, "Clear"));
+  }
+
+  // Without a post: none any more.
+  choose(item = null) {
+    if (!item) this.chosen.clear();
+    else if (!this.chosen.delete(item.id)) this.chosen.set(item.id, item.revision);
+    this.draw();
+    this.drawHead();
+  }
+
+  async chooseAll() {
+    const found = await quietly(read("/api/review/matching", this.filters));
+    if (!found) return;
+    this.chosen = new Map(found.posts.map(({ id, revision }) => [id, revision]));
+    if (found.matching > found.posts.length) toast(`${count(found.matching)} match; the first ${count(found.posts.length)} are chosen.`);
+    this.draw();
+    this.drawHead();
+  }
+
+  async decideMany(action) {
+    const posts = [...this.chosen].map(([id, revision]) => ({ id, revision }));
+    if (!posts.length || !this.session.can("review")) return;
+    const title = `${DOING[action]} ${plural(posts.length, "post")}?`;
+    const unread = posts.filter(({ id }) => !this.items.some((item) => item.id === id)).length;
+    const note = await asked(title, [
+      element("p", { class: "muted" }, `Each is decided under your name${unread ? `; ${plural(unread, "of them is", "of them are")} not in the list that you see` : ""}.`),
+      element("label", { class: "field" }, "Note for all of them", element("textarea", { id: "many-note", maxlength: 4000, rows: 2 })),
+    ], `${DOING[action]} ${count(posts.length)}`, { value: (dialog) => dialog.querySelector("#many-note").value.trim(), bad: action === "uphold" });
+    if (note === null) return;
+    const results = await each(`${DOING[action]}: ${plural(posts.length, "post")}`, posts,
+      async (batch) => (await write("/api/review/bulk", { posts: batch, action, note })).results);
+    const revisions = new Map(posts.map(({ id, revision }) => [id, revision]));
+    const done = results.filter((result) => result.done);
+    for (const { id } of done) this.chosen.delete(id);
+    this.settled += 1;
+    this.remember(done.map(({ id, turn }) => ({ id, revision: revisions.get(id), action, turn })));
+    await this.reload();
+  }
+
+  // What was just decided, to be taken back; for as long as the server allows it.
+  remember(said, seconds = null) {
+    if (said.length) this.said = [...this.said, { said, seconds: seconds ?? this.undoSeconds ?? 600, at: Date.now() }].slice(-KEPT_MAX);
+    this.drawSaid();
+  }
+
+  drawSaid() {
+    clearTimeout(this.fading);
+    this.said = this.said.filter(({ at, seconds }) => Date.now() - at < seconds * 1000);
+    const last = this.said.at(-1);
+    if (!last) { this.find("said").replaceChildren(); return; }
+    const [{ id, action }] = last.said;
+    const what = last.said.length === 1 ? id : plural(last.said.length, "post");
+    this.find("said").replaceChildren(element("span", { class: "small said-what" }, `${DONE[action]}: ${what}`),
+      element("button", { class: "button quiet", type: "button", id: "undo", onclick: () => this.undo() }, "Undo", element("kbd", { "aria-hidden": "true" }, "z")));
+    this.fading = setTimeout(() => this.drawSaid(), Math.min(2 ** 30, last.seconds * 1000 - (Date.now() - last.at) + 50));
+  }
+
+  async undo() {
+    const last = this.said.pop();
+    if (!last) return;
+    this.drawSaid();
+    const back = async (batch) => {
+      const results = [];
+      for (const said of batch) {
+        try {
+          await write("/api/review/undo", said);
+          results.push({ id: said.id, done: true });
+        } catch (error) {
+          results.push({ id: said.id, done: false, sure: error instanceof Refused, error: error.message });
+        }
+      }
+      return results;
+    };
+    if (last.said.length > 1) {
+      await each(`Taking back: ${plural(last.said.length, "post")}`, last.said, back, { some: 5 });
+    } else {
+      const [result] = await back(last.said);
+      if (result.done) toast(`Taken back: ${result.id}`);
+      else toast(result.sure ? `${result.id} was not taken back: ${result.error}` : `It is not sure that ${result.id} was taken back: ${result.error}. Try again when the server is back.`, { bad: true });
+      if (!result.done && !result.sure) { this.said.push(last); this.drawSaid(); return; }
+    }
+    this.settled += 1;
+    await this.reload();
+    if (this.items.some((item) => item.id === last.said[0].id)) this.select(last.said[0].id);
   }
 
   async more() {
@@ -168,10 +299,15 @@ export default class Review {
   row(item) {
     const saving = this.saving.get(item.id);
     const top = [...item.categories].sort((a, b) => b.flagged - a.flagged || b.confidence - a.confidence)[0];
-    return element("li", { class: saving ? "row saving" : "row", role: "option", id: rowId(item.id), "data-id": item.id,
-      "aria-selected": String(item.id === this.selected), onclick: () => this.select(item.id, { reading: true }) },
-      element("div", { class: "row-text" }, item.text.slice(0, 300) || "(no text)"),
+    const covered = this.blur.covers(item);
+    const chosen = this.chosen.has(item.id);
+    return element("li", { class: ["row", saving && "saving", chosen && "chosen"].filter(Boolean).join(" "), role: "option", id: rowId(item.id), "data-id": item.id,
+      "aria-selected": String(item.id === this.selected), "aria-checked": this.session.can("review") ? String(chosen) : null,
+      onclick: () => this.select(item.id, { reading: true }) },
+      covered ? element("span", { class: "spoken-only" }, warning(item)) : null,
+      element("div", { class: covered ? "row-text blurred" : "row-text", "aria-hidden": covered ? "true" : null }, item.text.slice(0, 300) || "(no text)"),
       element("div", { class: "row-foot" },
+        this.session.can("review") ? element("span", { class: "pick", "aria-hidden": "true", title: "Choose (x)", onclick: (event) => { event.stopPropagation(); this.choose(item); } }) : null,
         element("span", { class: item.outcome === "flagged/" ? "chip bad" : "chip warn" }, OUTCOMES[item.outcome]),
         top ? element("span", { class: "chip" }, `${categoryName(top.name)} ${percent(top.confidence)}`) : null,
         item.escalated ? element("span", { class: "chip accent" }, "escalated") : null,
@@ -224,6 +360,7 @@ export default class Review {
   async readWhole(item, mark) {
     const whole = await quietly(read("/api/review/post", { id: item.id }));
     if (!whole || this.opened !== mark) return;
+    this.whole = whole;
     this.find("post-text").textContent = whole.text;
     this.find("why").textContent = spoken(whole.decision?.reason ?? "", this.categories) || "nothing is noted";
     if (whole.escalation && this.find("escalation")) {
@@ -233,7 +370,7 @@ export default class Review {
   }
 
   post(item) {
-    const facts = [["Model", item.model || "unknown"], ["Revision", item.revision], ["Accepted", moment(item.created_at)],
+    const facts = [["Model", item.model || "unknown"], ["Version", item.revision], ["Accepted", moment(item.created_at)],
       ["Waiting for", age(this.now - item.stored_at)]];
     return element("div", { class: "post-scroll" }, element("article", { class: "post" },
       element("div", { class: "post-head" },
@@ -241,16 +378,43 @@ export default class Review {
         element("h1", {}, item.id),
         element("span", { class: item.outcome === "flagged/" ? "chip bad" : "chip warn" }, OUTCOMES[item.outcome]),
         item.escalated ? element("span", { class: "chip accent" }, "escalated") : null),
-      item.doubt ? element("p", { class: "doubt" }, element("strong", {}, "Why a person should look: "), item.doubt) : null,
+      item.doubt ? element("p", { class: "doubt" }, element("strong", {}, "Why a person should look: "), spoken(item.doubt, this.categories)) : null,
       item.escalated ? element("p", { class: "doubt", id: "escalation" }, "Somebody asked for another pair of eyes.") : null,
-      element("section", { class: "card post-card" }, element("h3", {}, "Text"), element("div", { class: "post-text", id: "post-text" }, item.text)),
+      this.text(item),
       item.has_media ? this.image(item) : null,
       element("div", { class: "post-columns" },
         element("section", { class: "card post-card" }, element("h3", {}, "What the classifier says"), this.bars(item),
           item.rationale ? element("p", { class: "small" }, spoken(item.rationale, this.categories)) : null),
         element("section", { class: "card post-card" }, element("h3", {}, "About it"),
           element("dl", { class: "facts small" }, facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]),
-            element("dt", {}, "Waits because"), element("dd", { id: "why" }, "…"))))));
+            element("dt", {}, "Waits because"), element("dd", { id: "why" }, "…")))),
+      element("details", { class: "card post-card", id: "history", ontoggle: (event) => { if (event.target.open) this.readHistory(item); } },
+        element("summary", {}, "History", element("kbd", { "aria-hidden": "true" }, "h")), element("div", { id: "history-place" }, "Loading …"))));
+  }
+
+  async readHistory(item) {
+    const place = this.find("history-place");
+    place.replaceChildren(await historyOf(item.id, this.categories));
+  }
+
+  // The text, or first a warning: who listens to the page hears that, and not the text.
+  text(item) {
+    const covered = this.blur.covers(item);
+    const warned = this.blur.on && warning(item) !== null;
+    return element("section", { class: "card post-card", "aria-label": "Text" }, element("h3", {}, "Text"),
+      warned ? element("div", { class: "cover" }, element("p", { class: "small", id: "warning" }, `${warning(item)}.`),
+        element("button", { class: "button", type: "button", id: "show-text", "aria-pressed": String(!covered), "aria-describedby": "warning",
+          onclick: () => this.reveal(item) }, covered ? "Show the text" : "Blur the text", element("kbd", { "aria-hidden": "true" }, "b"))) : null,
+      element("div", { class: covered ? "post-text blurred" : "post-text", id: "post-text", "aria-hidden": covered ? "true" : null, inert: covered }, this.whole?.id === item.id && this.whole.revision === item.revision ? this.whole.text : item.text));
+  }
+
+  reveal(item) {
+    if (!this.blur.on || warning(item) === null) return;
+    this.blur.toggle(item);
+    const focused = document.activeElement?.id === "show-text";
+    this.find("post-text").closest("section").replaceWith(this.text(item));
+    if (focused) this.find("show-text").focus();
+    this.draw();
   }
 
   bars(item) {
@@ -267,7 +431,7 @@ export default class Review {
 
   image(item) {
     const picture = element("img", { alt: "The image of the post", hidden: true });
-    const veil = element("span", {}, "Load the image, blurred");
+    const veil = element("span", {}, this.blur.on ? "Load the image, blurred" : "Load the image");
     const hint = element("small", { class: "muted" }, "It is fetched by the server, not by your browser.");
     const box = element("button", { class: "image-box", id: "image", type: "button", "aria-label": "Image: load, show or blur", onclick: () => {
       if (!picture.hidden) { box.classList.toggle("shown"); return; }
@@ -276,6 +440,7 @@ export default class Review {
       veil.textContent = "Fetching …";
       loadImage(picture, item).then(() => {
         picture.hidden = false;
+        box.classList.toggle("shown", !this.blur.on);
         veil.textContent = "Click to show";
         hint.remove();
       }, (error) => {
@@ -305,8 +470,9 @@ export default class Review {
     this.draw();
     this.select(next?.id ?? null);
     try {
-      await write("/api/review/decide", { id: item.id, revision: item.revision, action, note });
-      toast(`${DONE[action]}: ${item.id}`);
+      const said = await write("/api/review/decide", { id: item.id, revision: item.revision, action, note });
+      this.undoSeconds = said.undo_seconds;
+      this.remember([{ id: item.id, revision: item.revision, action, turn: said.turn }]);
       this.settle(item, action === "escalate" ? { ...item, escalated: true } : null);
     } catch (error) {
       const refused = error instanceof Refused;
@@ -327,6 +493,7 @@ export default class Review {
 
   settle(item, after) {
     this.saving.delete(item.id);
+    this.chosen.delete(item.id);
     this.settled += 1;
     if (!after) {
       this.waiting -= 1;
@@ -345,12 +512,15 @@ export default class Review {
   key(event) {
     const keys = {
       j: () => this.step(1), ArrowDown: () => this.step(1), k: () => this.step(-1), ArrowUp: () => this.step(-1),
-      a: () => this.decide("approve"), u: () => this.decide("uphold"), e: () => this.decide("escalate"),
+      a: () => this.decide("approve"), u: () => this.decide("uphold"), e: () => this.decide("escalate"), z: () => this.undo(),
+      x: () => { if (this.item() && this.session.can("review")) this.choose(this.item()); },
+      b: () => { if (this.item()) this.reveal(this.item()); },
+      h: () => { const found = this.find("history"); if (found) { found.open = !found.open; found.scrollIntoView({ block: "nearest" }); } },
       n: () => this.find("note")?.focus(), i: () => this.find("image")?.click(), "/": () => { this.root.classList.remove("reading"); this.find("search").focus(); },
       Enter: () => this.root.classList.add("reading"), Escape: () => this.root.classList.remove("reading"),
     };
     if (event.key === "Enter" && event.target.closest("button, a, summary")) return false;
-    if (!(event.key in keys) || (event.repeat && "aue".includes(event.key))) return false;
+    if (!(event.key in keys) || (event.repeat && "auezx".includes(event.key))) return false;
     keys[event.key]();
     return true;
   }
@@ -368,13 +538,4 @@ async function loadImage(picture, item) {
   if (!answer.there) throw new Error(answer.why);
   picture.src = source;
   await loaded;
-}
-
-function categoryName(name) {
-  return name.replaceAll("_", " ");
-}
-
-// What the classifier and the router write names categories as records do: hate_speech.
-function spoken(text, categories) {
-  return categories.reduce((found, name) => found.replaceAll(name, categoryName(name)), text);
 }

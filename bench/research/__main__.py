@@ -1,0 +1,7 @@
+"""`python -m bench.research`."""
+
+import sys
+
+from bench.research.command import run
+
+sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,106 @@
+"""Text: what is written in an image, in the order in which people read it. Lines that are not sure are left out.
+
+Of an animation the first frame is read, of a TIFF its first pages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bucketmq.apps.images.decode import Opened, frames_of, on_white, opened, picture
+from bucketmq.apps.images.facts import TextFacts, encoded, for_each, version_of
+from bucketmq.apps.images.places import COLUMNS, FACTS_TEMPLATES, FILTER, PASSED, TEXT, pipeline_of
+from bucketmq.models.ocr import RapidOcr, Reading
+from bucketmq.models.pictures import PLAIN_LIMITS, PictureLimits
+from bucketmq.pipeline import FromEvents, Outcomes, Pipeline, ToObjects, stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from PIL.Image import Image
+
+VERSION = 1
+SIDE_MAX = 3600
+"""A page of A4 scanned with 300 dots to the inch is read whole; small print needs it."""
+SIDE_MIN = 32
+"""Smaller pictures have no text that could be read, and recognisers stumble over them."""
+PAGES_MAX = 8
+LETTERS_MIN = 2
+"""A letter that stands alone in an image may as well be the edge of something."""
+STROKES = "一丨丶亅丿"
+"""Characters of one stroke, which horizons and walls are taken for."""
+TEXT_CHARS_MAX = 100_000
+ROWS_MAX, TASK_ROWS = 8, 4
+
+
+class Reads(msgspec.Struct, frozen=True):
+    """What the stage uses: the recogniser, and the limits."""
+
+    reader: RapidOcr
+    limits: PictureLimits
+
+
+class MakeReader(msgspec.Struct, frozen=True, kw_only=True):
+    """How it is made, where it is used."""
+
+    limits: PictureLimits = PLAIN_LIMITS
+
+    def __call__(self) -> Reads:
+        return Reads(RapidOcr(), self.limits)
+
+
+def read(data: bytes, uses: Reads) -> Reading:
+    """The text of an image. `Unreadable` if there is no picture."""
+    with opened(data, uses.limits) as found:
+        pages = [uses.reader.read_page(page) for page in _pages(found) if min(page.size) >= SIDE_MIN]
+    # A recogniser takes edges for dashes: what has no letter and no digit but such is nothing that anybody wrote.
+    lines = [line for each in pages for line in each.text.splitlines() if _letters(line)]
+    unsure = any(each.unsure for each in pages)
+    if sum(map(_letters, lines)) < LETTERS_MIN:
+        return Reading("", unsure or bool(lines))
+    return Reading("\n".join(lines)[:TEXT_CHARS_MAX], unsure)
+
+
+def _letters(line: str) -> int:
+    return sum(each.isalnum() and each not in STROKES for each in line)
+
+
+def _pages(found: Opened) -> Iterator[Image]:
+    for number in range(min(frames_of(found), PAGES_MAX) if found.kind == "tiff" else 1):
+        if number:
+            found.image.seek(number)
+        yield on_white(picture(found, SIDE_MAX).image)
+
+
+def texted(batch: pa.RecordBatch, uses: Reads) -> Outcomes:
+    """The function of the stage."""
+
+    def make(row: dict[str, Any]) -> dict[str, Any]:
+        reading = read(row["content"], uses)
+        facts = TextFacts(
+            key=row["key"],
+            version=version_of(row),
+            stage_version=VERSION,
+            text=reading.text,
+            lines=len(reading.text.splitlines()),
+            unsure=reading.unsure,
+            model=uses.reader.model,
+        )
+        return {"facts": encoded(facts)}
+
+    return for_each(batch, ("facts",), make)
+
+
+def pipeline(make: MakeReader, *, bytes_max: int) -> Pipeline:
+    made = stage(name=TEXT, takes=COLUMNS, gives=f"{PASSED}, facts string", uses=make, rows_max=ROWS_MAX)(texted)
+    return Pipeline(
+        name=pipeline_of(TEXT),
+        about="read the text in images below raw/",
+        source=FromEvents(filter=FILTER, content="bytes", size_bytes_max=bytes_max),
+        task_rows=TASK_ROWS,
+        stages=(made,),
+        target=ToObjects(template=FACTS_TEMPLATES[TEXT], body="facts", content_type="application/json", follows="key"),
+    )

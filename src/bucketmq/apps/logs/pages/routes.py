@@ -1,0 +1,121 @@
+"""The routes behind the tab Logs. Thin: each calls a part. What they tell of lines was masked before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from bucketmq.apps.logs import alerts, explain, look
+from bucketmq.apps.logs.models import read_model
+from bucketmq.apps.logs.names import MUTED, OPEN, RESOLVED
+from bucketmq.dashboard.site import Kept, Site, json_answer, query_of
+from bucketmq.errors import NotFound
+from bucketmq.server.place import bus_of, run, seconds_now
+from bucketmq.server.wire import Refusal
+
+PARTS = 60
+HOURS_MAX = 24 * 14
+PATTERNS_SHOWN = 100
+NEW_SECONDS = 86400.0
+MUTE_SECONDS_MAX = 30 * 86400.0
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What of the logs."""
+
+    service: str = ""
+    hours: int = 1
+
+
+class Muting(msgspec.Struct, forbid_unknown_fields=True):
+    """What a person wants to hear no more of; with no seconds, hear again."""
+
+    id: str
+    seconds: float
+    note: str = ""
+
+
+def log_routes(site: Site) -> APIRouter:
+    router = APIRouter()
+    bus = bus_of(site.bucket)
+    table = Kept(lambda: run(site.bucket, look.counts(bus)))
+    known = Kept(lambda: run(site.bucket, look.services(bus)))
+
+    @router.get("/overview")
+    async def overview(request: Request) -> Response:
+        """Services, open alerts, the timeline, and the patterns of a service."""
+        site.looker(request)
+        return json_answer(await site.work(_overview(query_of(request, Asked))))
+
+    async def _overview(asked: Asked) -> dict[str, Any]:
+        now = seconds_now(site.bucket)
+        hours = min(max(1, asked.hours), HOURS_MAX)
+        since, until = now - 3600.0 * hours, now + 60.0
+        services = await known.read()
+        rows = look.between(await table.read(), since, until, asked.service)
+        found: dict[str, Any] = {
+            "now": now,
+            "since": since,
+            "until": until,
+            "services": services,
+            "open": await _alerts(OPEN),
+            "muted": await _alerts(MUTED),
+            "resolved": (await _alerts(RESOLVED))[:10],
+            "timeline": look.timeline(rows, since, until, PARTS),
+            "patterns": [],
+            "new": [],
+        }
+        if asked.service:
+            model = await run(site.bucket, read_model(await run(site.bucket, bus.open()), asked.service))
+            patterns = look.patterns(model, rows, since, until, parts=PARTS)
+            found["patterns"] = patterns[:PATTERNS_SHOWN]
+            found["all"] = len(patterns)
+            lately = sorted(
+                (each for each in patterns if each.first_at > now - NEW_SECONDS), key=lambda each: -each.first_at
+            )
+            found["new"] = lately[:10]
+        return found
+
+    async def _alerts(prefix: str) -> list[alerts.Alert]:
+        return await run(site.bucket, alerts.open_alerts(bus, prefix))
+
+    @router.get("/lines")
+    async def lines(request: Request) -> Response:
+        """The newest lines of a pattern."""
+        site.looker(request)
+        query = request.query_params
+        try:
+            found = await site.work(
+                run(site.bucket, look.lines_of(bus, query.get("service", ""), query.get("template", ""), limit=100))
+            )
+        except NotFound as error:
+            raise Refusal(404, str(error)) from None
+        return json_answer({"lines": found})
+
+    @router.get("/said")
+    async def said(request: Request) -> Response:
+        """What Claude said of an open alert, if it was asked."""
+        site.looker(request)
+        try:
+            alert = await site.work(run(site.bucket, alerts.read_alert(bus, request.query_params.get("id", ""))))
+        except NotFound as error:
+            raise Refusal(404, str(error)) from None
+        return json_answer({"said": await site.work(run(site.bucket, explain.said_of(bus, alert)))})
+
+    @router.post("/mute")
+    async def mute(request: Request) -> Response:
+        """Hear no more of an incident for a while, or hear of it again."""
+        asked = await site.body(request, Muting)
+        if not 0 <= asked.seconds <= MUTE_SECONDS_MAX:
+            raise Refusal(400, "an alert can be muted for up to 30 days")
+        caller = await site.changer(
+            request, "operate", "mute" if asked.seconds else "unmute", f"alert {asked.id[:60]!r}", has_own_line=True
+        )
+        made = await site.work(
+            run(site.bucket, alerts.mute(bus, asked.id, by=caller.name, seconds=asked.seconds, note=asked.note))
+        )
+        return json_answer({"id": asked.id, "until": None if made is None else made.until})
+
+    return router

@@ -1,0 +1,118 @@
+"""JSON lines, and OpenTelemetry's logs as JSON. Fields go by the names that loggers use; what has none is text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from bucketmq.apps.logs.parse.lines import TEXT_CHARS_MAX, Line, level_of, level_of_number, time_of
+
+TIMES = ("time", "timestamp", "ts", "@timestamp", "at", "datetime", "date", "eventTime", "t")
+LEVELS = ("level", "severity", "lvl", "loglevel", "log.level", "severityText", "levelname", "priority")
+TEXTS = ("message", "msg", "text", "log", "body", "event", "@message")
+KEYS = ("trace_id", "traceId", "request_id", "requestId", "session_id", "sessionId", "correlation_id", "correlationId")
+ERRORS = ("exception", "error", "err", "stack", "stacktrace", "exc_info")
+
+_IS_SECRET = re.compile(r"(?i)session|token|cookie|auth")
+"""Names of fields: whoever has such a value can pass for somebody else."""
+
+_decode = msgspec.json.Decoder().decode
+
+
+def from_json(text: str, *, key_field: str = "") -> Iterator[Line] | None:
+    """The lines that a line of JSON holds: one, or those of an OTLP request; None if it is not an object."""
+    try:
+        found = _decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    if "resourceLogs" in found:
+        return otlp(found, key_field=key_field)
+    return iter((_line(found, text, key_field),))
+
+
+def _line(fields: Mapping[str, Any], whole: str, key_field: str) -> Line:
+    text, error = _first_text(fields, TEXTS), _first_text(fields, ERRORS)
+    if not text and not error:
+        text = whole
+    elif error and error not in text:
+        text = f"{text} | {_last_line(error)}" if text else _last_line(error)
+    at = next((time for name in TIMES if (time := time_of(fields.get(name))) is not None), None)
+    level = next((named for name in LEVELS if (named := level_of(fields.get(name)))), "")
+    return Line(at, level, text[:TEXT_CHARS_MAX], key_of(fields, key_field))
+
+
+def _first_text(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    for name in names:
+        found = fields.get(name)
+        if isinstance(found, str) and found:
+            return found
+    return ""
+
+
+def key_of(fields: Mapping[str, Any], key_field: str) -> str:
+    for name in (key_field,) if key_field else KEYS:
+        found = fields.get(name)
+        if isinstance(found, str | int) and found != "":
+            text = str(found)[:200]
+            return hidden(text, "session") if _IS_SECRET.search(name) else text
+    return ""
+
+
+def hidden(key: str, what: str) -> str:
+    """A key that is a secret, as one that is not, and is the same wherever it comes."""
+    return f"{what}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def _last_line(text: str) -> str:
+    """Of a stack trace, the line that names the error: the first, or in Python the last."""
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return (lines[-1] if lines[0].startswith("Traceback") else lines[0]).strip()
+
+
+def otlp(found: Mapping[str, Any], *, key_field: str = "") -> Iterator[Line]:
+    """The records of an ExportLogsServiceRequest. What does not have its shape is left out, as the protocol allows."""
+    for resource in _dicts(found.get("resourceLogs")):
+        for scope in (*_dicts(resource.get("scopeLogs")), *_dicts(resource.get("instrumentationLibraryLogs"))):
+            for record in _dicts(scope.get("logRecords")):
+                yield _record(record, key_field)
+
+
+def _record(record: Mapping[str, Any], key_field: str) -> Line:
+    attributes = {str(each.get("key")): _value(each.get("value")) for each in _dicts(record.get("attributes"))}
+    text = _value(record.get("body"))
+    if not isinstance(text, str):
+        text = msgspec.json.encode(text).decode() if text is not None else ""
+    error = attributes.get("exception.type")
+    if isinstance(error, str) and error not in text:
+        text = f"{text} | {error}: {attributes.get('exception.message', '')}"
+    at = time_of(record.get("timeUnixNano")) or time_of(record.get("observedTimeUnixNano"))
+    number = record.get("severityNumber")
+    level = level_of(record.get("severityText")) or (level_of_number(number) if isinstance(number, int) else "")
+    own = {**attributes, "traceId": record.get("traceId")}
+    return Line(at, level, text[:TEXT_CHARS_MAX], key_of(own, key_field))
+
+
+def _value(value: object) -> Any:
+    """A value of OTLP: {"stringValue": ...} and the like."""
+    if not isinstance(value, dict) or not value:
+        return None
+    kind, inner = next(iter(value.items()))
+    match kind, inner:
+        case "arrayValue", {"values": list() as values}:
+            return [_value(each) for each in values]
+        case "kvlistValue", {"values": list() as values}:
+            return {str(each.get("key")): _value(each.get("value")) for each in _dicts(values)}
+        case _:
+            return inner
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,0 +1,1 @@
+"""The page of research: studies, how far they are, their figures, what failed, and the reports."""

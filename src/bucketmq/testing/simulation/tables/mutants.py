@@ -1,0 +1,94 @@
+"""Planted bugs of tables. Each takes away one thing that commits rely on, and a simulator must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from bucketmq.bucket.port import Object, Unknown, Version, Written
+from bucketmq.log import documents
+from bucketmq.procedures import requests
+from bucketmq.procedures.requests import Create, Procedure
+from bucketmq.procedures.tables import commit as committing
+from bucketmq.procedures.tables import files
+from bucketmq.procedures.tables.opened import OpenTable
+from bucketmq.procedures.verbs import get
+from bucketmq.tables.head import Head, Mark, after_commit
+from bucketmq.testing.simulation.faults import Faults, only
+from bucketmq.testing.simulation.mutants import Hunt
+from bucketmq.testing.simulation.tables.run import run_seed
+
+SEEDS_MAX = 100
+"""How many seeds a mutant may survive before it counts as missed."""
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """One planted bug, and the weather in which it shows soonest."""
+
+    name: str
+    plant: Callable[[], Any]
+    """Makes the context manager that plants it."""
+    faults: Faults | None = None
+
+
+def hunt(mutant: Mutant, seeds: int = SEEDS_MAX, first_seed: int = 0) -> Hunt:
+    """Run seeds until one shows the bug."""
+    with mutant.plant():
+        for seed in range(first_seed, first_seed + seeds):
+            try:
+                problems = run_seed(seed, faults=mutant.faults).problems
+            except Exception as error:  # a bug may well break the run itself
+                return Hunt(mutant.name, seed, f"the run broke: {error!r}")
+            if problems:
+                return Hunt(mutant.name, seed, problems[0])
+    return Hunt(mutant.name, None, "not seen")
+
+
+def _forgetful(self: Any, head: Head | None) -> Any:
+    """An own write of the head that landed without an answer is not recognised."""
+    self._tried = {own: told for own, told in self._tried.items() if head is not None and head.commits[-1:] == (own,)}
+    return _waiting(self, head)
+
+
+def _over_anything(table: OpenTable, after: Head, over: Object | None) -> Procedure[object]:
+    """The head is replaced whatever has become of it meanwhile."""
+    body, key = documents.encode(after), table.keys.head
+    now = yield from get(key)
+    if not isinstance(now, Object):
+        return (yield from Create(key, body))
+    return (yield from requests.Replace(key, body, now.version))
+
+
+def _half(head: Head, marks: Any, made: Mapping[str, Any], **options: Any) -> Head:
+    """Only one of the shards that a commit touches gets its new file."""
+    return after_commit(head, marks, dict(list(made.items())[:1]), **options)
+
+
+def _hopeful(table: OpenTable, after: Head, over: Object | None) -> Procedure[object]:
+    """No answer is taken for a good one."""
+    reply = yield from _write(table, after, over)
+    return Written(Version("guessed"), None) if isinstance(reply, Unknown) else reply
+
+
+def _never_numbered(self: Head, mark: Mark) -> bool:
+    return mark.number is None and mark.id in self.commits
+
+
+_waiting = committing._Carrying._waiting
+_write = committing._write
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "an own landed commit is not recognised",
+        lambda: patch.object(committing._Carrying, "_waiting", _forgetful),
+        Faults(lost_reply=0.1),
+    ),
+    Mutant("the last head wins", lambda: patch.object(committing, "_write", _over_anything), only(["slow"])),
+    Mutant("no answer is a good one", lambda: patch.object(committing, "_write", _hopeful), only(["lost_request"])),
+    Mutant("a commit is half in", lambda: patch.object(committing, "after_commit", _half), Faults()),
+    Mutant("what is newer does not count", lambda: patch.object(files, "_states", lambda *_: {}), Faults()),
+    Mutant("a batch is applied by each of two rivals", lambda: patch.object(Head, "has", _never_numbered), Faults()),
+)

@@ -1,0 +1,176 @@
+"""Text out of files of every kind, and what becomes of files that are not what they say: told, bounded, never half."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from apps.documents.shelf import Shelf
+from bucketmq.apps.documents import reading
+from bucketmq.apps.documents.chunking import chunks_of
+from bucketmq.apps.documents.demo.made import docx, pdf
+from bucketmq.apps.documents.reader import Readers
+from bucketmq.apps.documents.reading import Unreadable, read_text
+
+
+@pytest.fixture(scope="module")
+def readers() -> Iterator[Readers]:
+    made = Readers()
+    yield made
+    made.close()
+
+
+def slides() -> bytes:
+    import pptx
+
+    made = pptx.Presentation()
+    for title, text in (("First slide", "Alpha beta"), ("Second slide", "Gamma delta")):
+        slide = made.slides.add_slide(made.slide_layouts[1])
+        slide.shapes.title.text = title
+        slide.placeholders[1].text = text
+    out = io.BytesIO()
+    made.save(out)
+    return out.getvalue()
+
+
+HTML = b"""<html><head><title>A title</title></head><body><nav>Home Contact About</nav>
+<article><h1>Heading</h1><p>What the page says, at some length, so that it is its main part.</p></article>
+</body></html>"""
+
+
+@pytest.mark.parametrize(
+    ("key", "content", "kind", "says"),
+    [
+        ("docs/a.pdf", pdf(["Page one", "Page (two)"], title="T"), "pdf", "Page one\n\nPage (two)"),
+        ("docs/a.html", HTML, "html", "# Heading\n\nWhat the page says"),
+        ("docs/a.md", b"# Title\n\ntext", "markdown", "# Title\n\ntext"),
+        ("docs/a.txt", "café\r\nline".encode(), "text", "café\nline"),
+        ("docs/a.txt", "café".encode("cp1252"), "text", "café"),
+        ("docs/a.txt", "שלום עולם".encode(), "text", "שלום עולם"),
+        ("docs/a.txt", "zwei".encode("utf-16"), "text", "zwei"),
+        ("docs/noname", b"plain", "text", "plain"),
+        ("docs/a.docx", docx("Title", [("Part", "Some text.")]), "docx", "# Title\n\n# Part\n\nSome text."),
+        ("docs/a.pptx", slides(), "pptx", "# First slide\n\nAlpha beta\n\n# Second slide"),
+    ],
+    ids=["pdf", "html", "markdown", "utf-8", "cp1252", "hebrew", "utf-16", "no suffix", "docx", "pptx"],
+)
+def test_each_kind_is_read(readers: Readers, key: str, content: bytes, kind: str, says: str) -> None:
+    found = readers.read(key, content)
+    assert found.kind == kind
+    assert says in found.text
+    assert "Contact" not in found.text  # what is around the text is left out
+
+
+def test_a_chunk_says_on_which_page_and_below_which_heading_it_stands() -> None:
+    read = read_text("docs/a.pdf", pdf([f"Page {n}\n" + "words and words " * 4 * n for n in (1, 2, 3)] * 20))
+    chunks = list(chunks_of(read.kind, read.text, read.pages))
+    assert len(read.pages) == 60 and len(chunks) > 1
+    for each in chunks:
+        assert read.text[each.start : each.stop] == each.text
+        assert each.page is not None and read.pages[each.page - 1] <= each.start
+    text = "# One\n\n" + "alpha " * 60 + "\n\n## Two\n\n" + "beta " * 80 + "\n\n# Three\n\n" + "gamma " * 80
+    assert [each.heading for each in chunks_of("markdown", text)] == ["One", "One / Two", "Three"]
+
+
+def test_headings_are_found_in_one_pass_however_many_or_long_they_are() -> None:
+    """Of each of these, a pass for every chunk or character would take hours."""
+    (*_, last) = chunks_of("markdown", "# a\n## b\n" * 300_000)
+    assert last.heading == "a / b"
+    (first, *_) = chunks_of("markdown", f"# a{'#' * 500_000}x")
+    assert first.heading == f"a{'#' * 299}"
+    assert [each.heading for each in chunks_of("markdown", "# One ##\n\ntext\n\n# #\n\n#  \n")] == ["One"]
+    assert reading.clean(f"a{' ' * 1_000_000}b \nc") == f"a{' ' * 1_000_000}b\nc"
+
+
+def bomb(size: int, *, parts: int = 1) -> bytes:
+    """A DOCX whose document unpacks to much more than it has."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        for n in range(parts):
+            archive.writestr("word/document.xml" if n == 0 else f"word/{n}.xml", b" " * size)
+    return out.getvalue()
+
+
+ENCRYPTED = pdf(["secret"]).replace(
+    b"/Info",
+    b"/Encrypt << /Filter /Standard /V 1 /R 2 /Length 40 /P -4 /O <"
+    + b"11" * 32
+    + b"> /U <"
+    + b"22" * 32
+    + b"> >> /ID [<00><00>] /Info",
+)
+
+BAD = [
+    ("encrypted.pdf", ENCRYPTED, "encrypted"),
+    ("broken.pdf", pdf(["text"])[:200], "cannot be opened"),
+    ("page.pdf", HTML, "its name ends in .pdf, but its content is a HTML"),
+    ("letter.docx", pdf(["text"]), "its content is a PDF"),
+    ("notes.txt", pdf(["text"]), "its content is a PDF"),
+    ("bomb.docx", bomb(40 << 20), "a ZIP bomb"),
+    ("many.docx", bomb(3 << 20, parts=100), "a ZIP bomb, or too large"),
+    ("cut.docx", docx("T", [])[:2000], "cannot be opened"),
+    ("odd.docx", bomb(10), "its parts cannot be read"),
+    ("long.html", b"<html><body>" + b"<div>" * (reading.HTML_BYTES_MAX // 5 + 10), "more than"),
+    ("data.bin", bytes(range(256)) * 10, "none of the kinds"),
+    ("photo.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "cannot be decoded"),
+    ("note.txt", b"\0\0\0\0", "not text"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "reason"), BAD, ids=[name for name, _, _ in BAD])
+def test_a_document_that_cannot_be_read_says_why(readers: Readers, name: str, content: bytes, reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        readers.read(f"docs/{name}", content)
+
+
+def test_bad_documents_are_dead_letters_and_the_others_go_on(shelf: Shelf) -> None:
+    shelf.bucket.put_many({f"docs/{name}": content for name, content, _ in BAD} | {"docs/good.md": b"good"})
+    shelf.work()
+    assert list(shelf.texts()) == ["docs/good.md"]
+    assert len(shelf.reasons()) == len(BAD)
+    assert all(reason.startswith("stage text: 'docs/") for reason in shelf.reasons())
+
+
+def test_a_document_that_takes_too_long_is_told_and_the_next_is_read() -> None:
+    readers = Readers(silent_seconds=0.0)
+    with pytest.raises(Unreadable, match="took longer than 0 seconds"):
+        readers.read("docs/a.txt", b"text")
+    readers._silent_seconds = 60.0
+    assert readers.read("docs/a.txt", b"text").text == "text"
+    readers.close()
+
+
+def test_a_document_that_ends_its_process_is_told_and_the_next_is_read(readers: Readers) -> None:
+    readers.read("docs/a.txt", b"text")
+    child: Any = readers._child
+    os.kill(child.pid, signal.SIGSTOP)
+    os.kill(child.pid, signal.SIGKILL)  # as the kernel does, or a crash
+    with pytest.raises(Unreadable, match="ended its process"):
+        _ask_the_dead(readers)
+    assert readers.read("docs/a.txt", b"text").text == "text"
+
+
+def _ask_the_dead(readers: Readers) -> None:
+    """The process was there when it was asked."""
+    child: Any = readers._child
+    child.poll = lambda: None
+    readers.read("docs/a.txt", b"text")
+
+
+@pytest.mark.slow
+def test_a_scan_is_read_by_its_letters(readers: Readers) -> None:
+    pytest.importorskip("rapidocr")
+    from PIL import Image, ImageDraw, ImageFont
+
+    picture = Image.new("RGB", (900, 200), "white")
+    ImageDraw.Draw(picture).text((30, 60), "Invoice of Acme Corp", fill="black", font=ImageFont.load_default(60))
+    out = io.BytesIO()
+    picture.save(out, "PDF")
+    assert "Acme" in readers.read("docs/scan.pdf", out.getvalue()).text

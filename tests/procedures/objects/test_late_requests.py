@@ -1,0 +1,90 @@
+"""Requests that had no answer and land later, when what stood in their way is gone: they destroy nothing, and what they
+do is told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import bucketmq
+from bucketmq.bucket.port import Unknown
+from bucketmq.errors import Unavailable
+from bucketmq.procedures.requests import Copy, Create, Delete, Remove, StoreRequest
+from procedures.objects.world import World, told
+
+
+class Late:
+    """The first request of a kind for a key that a bucket makes: it has no answer, and is carried out by `land`."""
+
+    def __init__(
+        self, bucket: Any, kinds: tuple[type[Any], ...], key: str, meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
+        self._perform = bucket.hands.perform
+        self._request: StoreRequest | None = None
+
+        def perform(request: StoreRequest) -> Any:
+            names = (getattr(request, "target", ""), getattr(request, "key", ""))
+            if self._request is None and isinstance(request, kinds) and any(each.endswith(key) for each in names):
+                self._request = request
+                meanwhile()
+                if isinstance(request, Delete):
+                    raise Unavailable("no answer")
+                return Unknown("no answer")
+            return self._perform(request)
+
+        bucket.hands.perform = perform
+
+    def land(self) -> None:
+        assert self._request is not None
+        self._perform(self._request)
+
+
+def test_a_delete_that_lands_late_does_not_take_along_what_was_written_since(memory: World) -> None:
+    bucket = memory.connect()
+    bucket.put("a.txt", "old")
+    late = Late(bucket, (Delete, Remove), "a.txt")
+    assert bucket.delete("a.txt")
+    bucket.put("a.txt", "new")
+    late.land()
+    assert memory.objects() == {"a.txt": b"new"}
+
+
+def test_a_delete_deletes_what_was_changed_meanwhile_too(memory: World) -> None:
+    bucket, other = memory.connect(), memory.connect()
+    bucket.put("a.txt", "old")
+    Late(bucket, (Remove,), "a.txt", lambda: other.put("a.txt", "new"))
+    assert bucket.delete("a.txt")
+    assert memory.objects() == {}
+    assert [(event.kind, event.key) for event in told(bucket)][-1] == ("deleted", "a.txt")
+
+
+def test_a_put_that_was_refused_after_one_without_an_answer_is_told_of_when_that_lands(memory: World) -> None:
+    bucket, other = memory.connect(), memory.connect()
+    late = Late(bucket, (Create,), "a.txt", lambda: other.put("a.txt", "theirs"))
+    with pytest.raises(bucketmq.Contended):
+        bucket.put("a.txt", "ours", only_new=True)
+    other.delete("a.txt")
+    late.land()
+    assert memory.objects() == {"a.txt": b"ours"}
+    memory.advance(60)
+    bucket.recover()
+    last = [event for event in told(bucket) if event.key == "a.txt"][-1]
+    assert (last.kind, last.version) == ("changed", bucket.look("a.txt").version)
+    assert memory.notes() == []
+
+
+def test_a_move_that_was_refused_after_a_copy_without_an_answer_is_told_of_when_that_lands(memory: World) -> None:
+    bucket, other = memory.connect(), memory.connect()
+    bucket.put("a.txt", "moved")
+    late = Late(bucket, (Create, Copy), "b.txt", lambda: other.put("b.txt", "theirs"))
+    with pytest.raises(bucketmq.Invalid):
+        bucket.move("a.txt", "b.txt")
+    other.delete("b.txt")
+    late.land()
+    memory.advance(60)
+    bucket.recover()
+    assert memory.objects() == {"b.txt": b"moved"}
+    assert [(event.kind, event.key) for event in told(bucket)][-1] == ("moved", "b.txt")
+    assert memory.notes() == []

@@ -1,0 +1,1 @@
+"""How the graph of the documents' encoder was made."""

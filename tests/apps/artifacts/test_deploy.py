@@ -11,7 +11,7 @@ import pytest
 from procedures.objects.world import DEATHS, Killed, World
 
 from apps.artifacts.making import ADA, BEN, FILES, MALLORY, TRUST, Shop, make_trust, resealed, trust_bytes, trusted
-from bucketmq.apps.artifacts import environments, places
+from bucketmq.apps.artifacts import environments, places, promotion
 from bucketmq.apps.artifacts.commands import run_command
 from bucketmq.apps.artifacts.deploy import Deployer, DeployPlan, Remembered
 from bucketmq.apps.artifacts.environments import Report
@@ -142,6 +142,18 @@ def test_a_pointer_that_is_over_is_not_obeyed(machine: Machine) -> None:
     report = machine.deploy()
     assert report is not None and report.state == "refused" and "refresh" in report.why
     assert not (machine.folder / "shop").exists()
+
+
+def test_a_pointer_that_was_over_stays_so_when_the_clock_is_put_back(machine: Machine) -> None:
+    machine.shop.world.advance(31 * 86400)
+    machine.deploy()
+    machine.shop.world.advance(-20 * 86400)
+    assert machine.deploy() is None and machine.reported().state == "refused"
+    assert not (machine.folder / "shop").exists()
+    bucket = machine.shop.connect()
+    bucket.run(promotion.refresh(bucket.api, TRUST, "shop", "staging", promoter=promotion.Promoter((ADA,))))
+    report = machine.deploy()
+    assert report is not None and (report.state, report.counter) == ("healthy", 2)
 
 
 def test_a_pointer_of_a_stranger_is_not_obeyed(machine: Machine) -> None:

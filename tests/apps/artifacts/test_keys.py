@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,24 @@ from bucketmq.apps.artifacts import envelope, keyfiles, keys, places, verify
 from bucketmq.apps.artifacts.keys import Environment, Trust
 from bucketmq.apps.artifacts.refusals import Untrusted
 from bucketmq.errors import Denied, Invalid, NotFound
+
+ANYBODY_SIGNS = [
+    base64.b64encode(bytes.fromhex(each)).decode()
+    for each in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "00" * 31 + "80",
+        "01" + "00" * 30 + "80",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+        "ec" + "ff" * 30 + "7f",
+        "ed" + "ff" * 30 + "7f",
+        "ee" + "ff" * 30 + "7f",
+    )
+]
+"""Public keys of a small order: a signature can be made for them without any private key."""
 
 
 def newest(shop: Shop, pin: bytes) -> Trust:
@@ -107,6 +126,7 @@ def test_a_pin_that_was_changed_is_refused(shop: Shop) -> None:
         make_trust(environments=(Environment("production", after="staging"), Environment("staging"))),
         make_trust(environments=(Environment("staging"), Environment("staging"))),
         make_trust(keys.TrustedKey("eve", "c2hvcnQ=", ("builds", "trust"))),
+        *(make_trust(trusted(ADA), keys.TrustedKey("eve", each, ("builds",))) for each in ANYBODY_SIGNS),
         make_trust(number=0),
     ],
 )

@@ -71,14 +71,20 @@ def test_a_second_signature_changes_neither_the_digest_nor_the_first() -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    ["../up", "/etc/passwd", "a/../b", "a\\b", "a//b", "", "nul\x00", "manifest.json", "MANIFEST.json", "x" * 600],
+    [
+        *("../up", "/etc/passwd", "a/../b", "a\\b", "a//b", "", "nul\x00", "manifest.json", "MANIFEST.json", "x" * 600),
+        *("app\u202egnp.exe", "a\u200bb", "line\u2028s", "\ud800"),
+    ],
 )
 def test_a_path_that_leads_elsewhere_is_refused(bad: str) -> None:
     with pytest.raises(Invalid):
         manifest.check_path(bad)
 
 
-@pytest.mark.parametrize("paths", [("a", "A"), ("a", "a/b"), ("x/Y/z", "x/y"), ()])
+@pytest.mark.parametrize(
+    "paths",
+    [("a", "A"), ("a", "a/b"), ("x/Y/z", "x/y"), ("\u00e9", "e\u0301"), ("\u00c9/a", "e\u0301"), ("ß", "SS"), ()],
+)
 def test_files_that_cannot_lie_side_by_side_everywhere_are_refused(paths: tuple[str, ...]) -> None:
     with pytest.raises(Invalid):
         a_manifest(*paths)
@@ -101,6 +107,36 @@ def test_a_readable_part_that_differs_from_what_was_signed_is_refused() -> None:
 def test_bytes_that_are_no_manifest_are_refused_and_not_obeyed(body: bytes) -> None:
     with pytest.raises(Untrusted, match="cannot be read"):
         envelope.read(manifest.ManifestDocument, body, "it")
+
+
+def twice(body: bytes, field: bytes, value: bytes) -> bytes:
+    """A document with another value of a field before the right one."""
+    assert field in body
+    return body.replace(field, field + value + b"," + field, 1)
+
+
+def test_a_field_that_is_there_twice_is_refused_in_what_is_signed_and_around_it() -> None:
+    document = envelope.encode(manifest.sealed(a_manifest("a"), (ADA,)))
+    for field, value in (
+        (b'"commit":', b'"0"'),
+        (b'"payload":', b'""'),
+        (b'"version":', b'"9.9"'),
+        (b'"path":', b'"b"'),
+    ):
+        with pytest.raises(Untrusted, match="there twice"):
+            envelope.read(manifest.ManifestDocument, twice(document, field, value), "it")
+    payload = twice(manifest.sealed(a_manifest("a"), (ADA,)).envelope.body, b'"sha256":', b'"00"')
+    signed = envelope.seal(manifest.PAYLOAD_TYPE, payload, (ADA,))
+    with pytest.raises(Untrusted, match="there twice"):
+        manifest.opened(manifest.ManifestDocument(a_manifest("a"), signed), "it")
+
+
+def test_a_manifest_that_another_program_wrote_in_other_words_is_the_same() -> None:
+    document = envelope.encode(manifest.sealed(a_manifest("a"), (ADA,)))
+    spaced = msgspec.json.format(document, indent=2)
+    assert envelope.read(manifest.ManifestDocument, spaced, "it") == envelope.read(
+        manifest.ManifestDocument, document, "it"
+    )
 
 
 def test_a_difference_names_what_was_added_removed_and_changed() -> None:

@@ -279,6 +279,22 @@ def test_a_lost_pointer_goes_on_above_what_agents_have_seen(shop: Shop) -> None:
     assert shop.promote("1.0").pointer.current.counter == 42
 
 
+@pytest.mark.parametrize("change", [Shop.rollback, lambda shop: shop.promote("1.2")])
+def test_after_an_old_pointer_was_put_back_the_next_one_is_above_what_agents_have_seen(
+    shop: Shop, change: Callable[[Shop], promotion.Promoted]
+) -> None:
+    for number in range(3):
+        shop.publish(f"1.{number}", {"a": b"%d" % number})
+    shop.promote("1.0")
+    shop.promote("1.1")
+    old = shop.world.objects()[POINTER]
+    for version in ("1.0", "1.1", "1.0"):
+        shop.promote(version)
+    shop.report()
+    shop.world.write(POINTER, old)
+    assert change(shop).pointer.current.counter == 6
+
+
 @pytest.mark.parametrize("kind", ["copying", "folder"])
 @pytest.mark.parametrize("same", [True, False])
 def test_of_ten_racing_promoters_exactly_one_wins_and_the_rest_are_told(kind: str, same: bool, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ class Remembered(msgspec.Struct, frozen=True):
     """Whether it worked when it was activated."""
     said: str = ""
     """The last report, without its time: the same is not told twice."""
+    ended: int = 0
+    """The counter of a pointer that was over: it stays so, also when the clock is put back."""
     format: int = 1
 
 
@@ -123,6 +125,10 @@ class Deployer:
             pointer = self._pointer(trust, name, remembered)
             if pointer is None:
                 return None
+            if keys.is_over(pointer.expires_at, self._run(_now())):
+                remembered = msgspec.structs.replace(remembered, ended=pointer.current.counter)
+            if remembered.ended == pointer.current.counter:
+                raise environments.ended(pointer)
             remembered = self._seen(name, pointer, remembered)
             if remembered.finished and not remembered.said.startswith("refused"):
                 return None
@@ -173,7 +179,7 @@ class Deployer:
                 f"two pointers with counter {current.counter} point at {remembered.version} and {current.version}; "
                 "neither the second is obeyed, nor can both be right: find out who signed it"
             )
-        return environments.check_fresh(pointer, self._run(_now()))
+        return pointer
 
     def _seen(self, name: str, pointer: Pointer, remembered: Remembered) -> Remembered:
         """Remember a pointer before it is obeyed."""

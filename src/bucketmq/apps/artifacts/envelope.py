@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 from typing import TypeVar
 
 import msgspec
@@ -121,9 +122,20 @@ def read(kind: type[Document], body: bytes, what: str) -> Document:
     if len(body) > ENVELOPE_BYTES_MAX:
         raise Untrusted(f"{what} has {len(body):,} bytes, more than any document of this kind; do not use it")
     try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        document = msgspec.json.decode(body, type=kind)
+        if msgspec.json.encode(document) != body.removesuffix(b"\n"):  # not as we write it
+            json.loads(body, object_pairs_hook=_each_once)
+        return document
+    except (ValueError, RecursionError) as error:
         raise Untrusted(f"{what} cannot be read ({error}); do not use it, and restore it from a copy") from None
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A field that is there twice says one thing to us and another to those who take the first."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a field is there twice")
+    return found
 
 
 def decode64(text: str, what: str) -> bytes:

@@ -144,12 +144,16 @@ def read_pointer(bucket: OpenBucket, trust: Trust, environment: str, name: str) 
 def check_fresh(pointer: Pointer, now_seconds: float) -> Pointer:
     """`Untrusted` once it is over: somebody may be keeping a newer one from us."""
     if keys.is_over(pointer.expires_at, now_seconds):
-        raise Untrusted(
-            f"the pointer of {pointer.name} in {pointer.environment} (counter {pointer.current.counter}) ended at "
-            f"{pointer.expires_at}; if it is still right: bucketmq artifacts refresh {pointer.name} "
-            f"--env {pointer.environment}"
-        )
+        raise ended(pointer)
     return pointer
+
+
+def ended(pointer: Pointer) -> Untrusted:
+    return Untrusted(
+        f"the pointer of {pointer.name} in {pointer.environment} (counter {pointer.current.counter}) ended at "
+        f"{pointer.expires_at}; if it is still right: bucketmq artifacts refresh {pointer.name} "
+        f"--env {pointer.environment}"
+    )
 
 
 def write_pointer(

@@ -34,6 +34,11 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 TRUST = "application/vnd.bucketmq.artifacts.trust+json"
 
+_PRIME = 2**255 - 19
+_EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+_SMALL_ORDER = frozenset((0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH))
+"""The y of the eight points of Ed25519 under which anybody can make signatures; 32 zeros are one of them."""
+
 Document = TypeVar("Document")
 
 
@@ -107,6 +112,8 @@ def check_trust(trust: Trust) -> Trust:
             raw = b""
         if len(raw) != 32:
             raise Invalid(f"the public key of {each.owner!r} is not 32 bytes in base64; copy what keygen printed")
+        if int.from_bytes(raw, "little") % 2**255 % _PRIME in _SMALL_ORDER:
+            raise Invalid(f"anybody could sign for {each.owner!r}: that is no key; copy what keygen printed")
         if not each.owner or not each.owner.isprintable() or len(each.owner) > 100:
             raise Invalid("every key needs an owner: a printable name of up to 100 characters")
         if not each.roles:

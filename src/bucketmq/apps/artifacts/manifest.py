@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from typing import Any
+from unicodedata import normalize
 
 import msgspec
 
@@ -142,6 +143,8 @@ def check_path(path: str) -> str:
         raise Invalid(f"{path[:120]!r} cannot be the path of a file: {error}") from None
     if len(path.encode()) > PATH_BYTES_MAX:
         raise Invalid(f"the path {path[:80]!r}... has more than {PATH_BYTES_MAX} bytes; use a shorter one")
+    if not path.isprintable():
+        raise Invalid(f"the path {path[:80]!r} has characters that cannot be seen; use another name")
     if path.lower() == MANIFEST:
         raise Invalid(f"{path!r} is the name of the manifest itself; give the file another name")
     return path
@@ -172,9 +175,9 @@ def _faults(manifest: Manifest) -> list[str]:
             problems.append(str(error))
         if not _SHA256.match(each.sha256) or each.size_bytes < 0:
             problems.append(f"{each.path!r} has no SHA-256 digest and size")
-        folded = each.path.casefold()
+        folded = normalize("NFC", normalize("NFC", each.path).casefold())
         if folded in seen:
-            problems.append(f"{seen[folded]!r} and {each.path!r} are one file where case does not count")
+            problems.append(f"{seen[folded]!r} and {each.path!r} are one file where case or accents do not count")
         seen[folded] = each.path
     for path in seen:
         above = path.rpartition("/")[0]

@@ -226,11 +226,10 @@ def _point(bucket: OpenBucket, trust: Trust, before: Pointed | None, change: _Ch
 def _last_counter(
     bucket: OpenBucket, trust: Trust, before: Pointed | None, environment: str, name: str
 ) -> Procedure[int]:
-    """Where the pointer was lost, its counter goes on above what agents have reported."""
-    if before is not None:
-        return before.pointer.current.counter
+    """What the next counter must be above: that of the pointer, and those that agents have reported. Where the pointer
+    was lost, or somebody put an old one back, they have seen higher ones, and would refuse the next."""
     reports = yield from environments.read_reports(bucket, trust, environment, name)
-    return max((each.counter for each in reports), default=0)
+    return max([0 if before is None else before.pointer.current.counter, *(each.counter for each in reports)])
 
 
 def _text(why: str) -> str:

@@ -57,7 +57,7 @@ def changed_number(text: str) -> str:
 
 TAMPERED = {
     "a changed number": (changed_number, "not 9.87"),
-    "a sign before a number": (lambda text: re.sub(r"(\[[0-9.]+\]\(#e)", r"-\1", text, count=1), "a sign before it"),
+    "a sign before a number": (lambda text: re.sub(r"(\[[0-9.]+\]\(#e)", r"-\1", text, count=1), "-' before n"),
     "a number in the text": (lambda text: text.replace("## Points", "It took 3 days.\n\n## Points"), "'3' is a number"),
     "a number in a heading": (lambda text: text.replace("## Points", "## 17 points"), "'17' is a number"),
     "a number in words": (lambda text: text.replace("## Points", "Costs doubled.\n\n## Points"), "'doubled'"),
@@ -92,8 +92,8 @@ def test_a_report_that_was_tampered_with_is_refused(made: Made, how: str) -> Non
 
 HTML = {
     "a changed number": (r'(data-n="n8">)[^<]*', r"\g<1>9.87", "not 9.87"),
-    "a sign before a number": (r'(<a href="#e[0-9]+" data-n)', "\u2212\\1", "a sign before it"),
-    "a sign and nothing before a number": (r'(<a href="#e[0-9]+" data-n)', r"-<code></code>\1", "a sign before it"),
+    "a sign before a number": (r'(<a href="#e[0-9]+" data-n)', "\u2212\\1", "before n[0-9]+ makes"),
+    "a sign and nothing before a number": (r'(<a href="#e[0-9]+" data-n)', r"-<code></code>\1", "before n[0-9]+ makes"),
     "a number in the text": ("<h2>Points</h2>", "<h2>Points</h2><p>It took 3 days.</p>", "'3' is a number"),
     "a number in words": ("<h2>Points</h2>", "<h2>Points</h2><p>A dozen.</p>", "'dozen'"),
     "an entity": ("<h2>Points</h2>", "<h2>Points &#51;</h2>", "'3' is a number"),
@@ -105,6 +105,10 @@ HTML = {
     "an image from elsewhere": ('src="figures/cost.svg"', 'src="//example.com/a.svg"', "leads out"),
     "a name that is none": ("<code>x=2</code>", "<code>x=200</code>", "'x=200' is no name"),
     "a name around a number": ("<h2>Points</h2>", "<h2>Points</h2><code>cost 17</code>", "'cost 17' is no name"),
+    "two numbers as one": (r'(<a href="#e[0-9]+" data-n[^/]*/a>)', r"\1\1", "behind n[0-9]+ makes"),
+    "a unit behind a number": (r'(<a href="#e[0-9]+" data-n[^/]*/a>)', r"\1<code></code>k", "behind n[0-9]+ makes"),
+    "a share of a hundred": (r'(<a href="#e[0-9]+" data-n[^/]*/a>)', r"\1 %", "not in percent"),
+    "a description": ('content="width', 'content="3 times better, width', "has no place"),
     "words in the alternative text": ('alt="The', 'alt="The 3', "'3' is a number"),
     "less evidence": (r'(<li id="e2">[^\n]*), <a href="results/[^\n]*?</a></li>', r"\1</li>", "lists other results"),
 }
@@ -128,22 +132,53 @@ def test_a_figure_that_was_changed_is_refused(made: Made) -> None:
     assert check_figures(drawn, made.expected) == ["the figure cost.svg is not what the results give"]
 
 
-@pytest.mark.parametrize(
-    "prose",
-    ["It is 3 times better.", "It is twice as good.", "Costs are [[n99999]].", "About ten.", "Costs fell: -[[n8]]."],
-)
+SAID = [
+    *("It is 3 times better.", "It is twice as good.", "Costs are [[n99999]].", "About ten.", "Costs fell: -[[n8]]."),
+    *(
+        "It fell by one percent.",
+        "A tenth less.",
+        "Two fifths.",
+        "An order of magnitude.",
+        "It failed once.",
+        "A pair.",
+    ),
+    *("Costs quintupled.", "The twentieth trial.", "A trillion.", "Phase IV.", "A fourfold gain.", "A single failure."),
+    *("On 1 May.", "In 2026.", "Between 3 and 4.", "About 3.50.", "97%", "1e3", "½", "٣", "三", "Ⅳ", "3️⃣", "🔟", "💯"),
+    *(
+        "[[n8]][[n8]]",
+        "[[n8]],[[n9]]",
+        "[[n8]].[[n9]]",
+        "[[n8]]e[[n9]]",
+        "[[n8]]–[[n9]]",
+        "x[[n8]]",
+        "[[n8]]k",
+        "[[n8]]O",
+    ),
+    *("[[n8]]%", "[[n8]] %", "[[n8]] percent", "[[n8]] per cent", "[[n8]] thousand", "minus [[n8]]", "~[[n8]]"),
+    *(
+        "t\u200bwo",
+        "se\u00adven",
+        "\uff54\uff57\uff4f",
+        "\U0001d42d\U0001d430\U0001d428",
+        "twó",
+        "tw\u043e",
+    ),  # a Cyrillic o
+]
+
+
+@pytest.mark.parametrize("prose", SAID)
 def test_prose_of_a_model_with_a_number_of_its_own_is_refused(prose: str) -> None:
     assert make(prose).problems()
 
 
 def test_prose_may_name_the_numbers_of_the_report() -> None:
-    said = make("The best point costs [[n8]], and nothing is clearer.\n\nIt holds.")
+    said = make("The best point costs [[n8]] (up to [[n9]]), and nothing is clearer.\n\nIt holds, by some µs: fine.")
     assert said.problems() == []
     assert "## Remarks" in markdown(said)
     assert f"The best point costs [{said.expected.numbers['n8'].text}](#" in markdown(said)
 
 
 def test_texts_of_others_cannot_become_part_of_the_page() -> None:
-    hostile = make("<script>x</script> `y` [a](b)", about="<script>alert(1)</script> `x` [x](http://y) | 5")
+    hostile = make("<script> x </script> `y` [a](b)", about="<script>alert(1)</script> `x` [x](http://y) | 5")
     assert hostile.problems() == []
     assert "<script" not in html(hostile) + markdown(hostile)

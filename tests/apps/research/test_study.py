@@ -17,6 +17,7 @@ from bucketmq.apps.research.plan import Plan
 from bucketmq.apps.research.record import (
     CLOSED,
     PLAN,
+    REMARKS,
     SYNTHESIS,
     TRIALS,
     Closed,
@@ -26,6 +27,7 @@ from bucketmq.apps.research.record import (
     study_key,
 )
 from bucketmq.client import Bucket
+from bucketmq.errors import Corrupt
 from bucketmq.procedures.abreast import abreast
 from bucketmq.server.place import bus_of, run_now
 
@@ -166,6 +168,28 @@ def test_a_report_that_somebody_changed_in_the_bucket_is_refused(bucket: Bucket)
         f"report.md: line {text[: text.index('## Points')].count(chr(10)) + 1}: '3' is a number without evidence, in "
         "'We are 3 times faster.'"
     ]
+
+
+def test_a_summary_that_somebody_changed_in_the_bucket_is_refused(bucket: Bucket) -> None:
+    plan = plan_of()
+    carry_out(bucket, plan)
+    key = study_key("s1", SYNTHESIS)
+    right = bucket.get_json(key)
+    for wrong in ({**right, "best": "x=99"}, {**right, "gain": 3}, {**right, "numbers": {}}):
+        bucket.put(key, wrong)
+        (problem,) = run_now(bucket, study.check(bus_of(bucket), plan.study))
+        assert problem.startswith("synthesis.json: ") and "is not what the results give" in problem
+    bucket.put(key, b"3 times better")
+    assert "cannot be read" in run_now(bucket, study.check(bus_of(bucket), plan.study))[0]
+
+
+def test_prose_that_is_refused_is_named_and_the_report_comes_when_it_is_gone(bucket: Bucket) -> None:
+    plan = plan_of()
+    bucket.put(study_key("s1", REMARKS), {"text": "It is 3 times better."})
+    with pytest.raises(Corrupt, match=r"'3' is a number.*correct studies/s1/remarks.json, or delete it"):
+        carry_out(bucket, plan)
+    bucket.delete(study_key("s1", REMARKS))
+    assert advance(bucket, plan) == "finished"
 
 
 def test_a_round_whose_planner_died_before_sending_is_sent_by_another() -> None:

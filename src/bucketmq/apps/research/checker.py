@@ -4,8 +4,9 @@ A number in a report is a link: to its evidence, with its own name (`[0.42](#e3 
 `<a href="#e3" data-n="n12">0.42</a>`). The checker computes all numbers from the results (`report.make`) and refuses a
 text with
 
-- digits, or words for numbers, that are no such link,
+- digits, or words for numbers (`numerals`), that are no such link,
 - a link whose number is another one than the results give, or whose evidence is,
+- a link beside which something stands that makes another number of it: a sign, a digit, a per cent sign,
 - evidence with other results than those the number came from,
 - names in code that neither the plan nor the results have,
 - figures that are not, byte for byte, those that the results give.
@@ -16,11 +17,12 @@ It cannot see whether a sentence around a right number is true.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 
 import msgspec
+
+from bucketmq.apps.research.numerals import numbers_in
 
 
 class Number(msgspec.Struct, frozen=True):
@@ -52,18 +54,12 @@ class Expected(msgspec.Struct, frozen=True):
     styles: frozenset[str] = frozenset()
 
 
-WORDS = re.compile(
-    r"\b(zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|sixty|"
-    r"seventy|eighty|ninety|hundreds?|thousands?|millions?|billions?|dozens?|half|halves|halved|twice|thrice|double[ds]?|"
-    r"triple[ds]?|quadruple[ds]?|\w+fold|third|thirds|quarter|quarters)\b",
-    re.IGNORECASE,
-)
-"""Words for numbers. "One" is not among them: it mostly is none."""
-
 _NUMBER = re.compile(r'\[([^\]\[]*)\]\(#([a-z0-9]+) "(n[0-9]+)"\)')
-SIGNS = "-\u2010\u2011\u2012\u2013\u2014\u2212+\u00b1./^"
-"""What makes another number of the one behind it."""
-_SIGNED = re.compile(rf"[{re.escape(SIGNS)}]{_NUMBER.pattern}")
+_BEFORE = re.compile(r"(?:^|[\s(\"'])\Z")
+_AFTER = re.compile(r"[)\"'.,;:!?]*(?:\s|\Z)")
+"""What may stand right before and right behind a number. Anything else makes another number of it."""
+_NEGATED = re.compile(r"\b(?:minus|negative|plus)\s+\Z", re.IGNORECASE)
+_PERCENT = re.compile(r"\s*(?:%|\u2030|per ?cent|percentage)", re.IGNORECASE)
 _RESULT = re.compile(r"\[`([0-9a-f]+)`\]\(results/([0-9a-f]+)\.json\)")
 _ANCHOR = re.compile(r'<a id="(e[0-9]+|plan)"></a>')
 _FIGURE = re.compile(r"!\[([^\]]*)\]\(figures/([^)]*)\)")
@@ -71,6 +67,9 @@ _LINK = re.compile(r"\]\((plan\.json|report\.md|report\.html|synthesis\.json)\)"
 _CODE = re.compile(r"`([^`]*)`")
 _ENTITY = re.compile(r"&(amp|lt|gt|quot|#x27);")
 
+PERCENT = ", in percent"
+"""How numbers that are a share of a hundred say so."""
+VIEWPORT = "width=device-width, initial-scale=1"
 PROBLEMS_MAX = 20
 
 
@@ -94,10 +93,11 @@ def _check_line(line: str, expected: Expected, lists: dict[str, list[str]]) -> I
         results.append(target)
     if anchor:
         lists[anchor[1]] = results
-    for text, evidence, name in _NUMBER.findall(line):
+    for each in _NUMBER.finditer(line):
+        text, evidence, name = each.groups()
         yield from _check_number(text, evidence, name, expected)
-    for text, _, name in _SIGNED.findall(line):
-        yield f"{name} is {text}, and a sign before it makes another number of it"
+        yield from _check_before(name, line[: each.start()])
+        yield from _check_after(name, line[each.end() :], expected)
     for _, name in _FIGURE.findall(line):
         if name not in expected.figures:
             yield f"there is no figure {name!r}"
@@ -117,18 +117,27 @@ def _check_number(text: str, evidence: str, name: str, expected: Expected) -> It
         yield f"{name} ({wanted.how}) comes from {wanted.evidence}, not from {evidence}"
 
 
+def _check_before(name: str, before: str) -> Iterator[str]:
+    if not _BEFORE.search(before) or _NEGATED.search(before):
+        yield f"{before[-20:]!r} before {name} makes another number of it"
+
+
+def _check_after(name: str, after: str, expected: Expected) -> Iterator[str]:
+    if not _AFTER.match(after):
+        yield f"{after[:20]!r} behind {name} makes another number of it"
+    wanted = expected.numbers.get(name)
+    if _PERCENT.match(after) and (wanted is None or not wanted.how.endswith(PERCENT)):
+        yield f"{name} is not in percent"
+
+
 def _check_name(name: str, expected: Expected) -> Iterator[str]:
     if name not in expected.names:
         yield f"{name!r} is no name of this study"
 
 
 def _check_text(text: str) -> Iterator[str]:
-    digits = "".join(each if unicodedata.numeric(each, None) is not None else " " for each in text).split()
-    if digits:
-        yield f"{digits[0]!r} is a number without evidence, in {text.strip()[:80]!r}"
-    word = WORDS.search(text)
-    if word:
-        yield f"{word[0]!r} is a number without evidence, in {text.strip()[:80]!r}"
+    for each in numbers_in(text):
+        yield f"{each!r} is a number without evidence, in {text.strip()[:80]!r}"
 
 
 def _check_evidence(lists: Mapping[str, list[str]], expected: Expected) -> Iterator[str]:
@@ -166,12 +175,14 @@ class _Page(HTMLParser):
         self._text = ""
         self._before = ""
         """The text before, in the same cell or paragraph."""
+        self._number = ""
+        """The number that it ends with."""
         self._evidence: list[str] | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._flush()
         if tag not in ("a", "code"):
-            self._before = ""
+            self._before = self._number = ""
         given = {name: value or "" for name, value in attrs}
         if tag not in self.TAGS:
             self.found.append(f"<{tag}> has no place in a report")
@@ -182,6 +193,8 @@ class _Page(HTMLParser):
                 self.found.append(f"{value[:80]!r} leads out of the report")
             if name == "alt":
                 self.found += _check_text(value)
+            if name == "content" and value != VIEWPORT:
+                self.found.append(f"{value[:80]!r} has no place in a report")
         if tag == "li" and given.get("id", "") in self._expected.evidence:
             self._evidence = self.lists.setdefault(given["id"], [])
         elif tag == "li" and re.match(r"e[0-9]+\Z", given.get("id", "")):
@@ -219,6 +232,9 @@ class _Page(HTMLParser):
         if not text:
             return
         before, self._before = self._before, text
+        number, self._number = self._number, ""
+        if number:
+            self.found += _check_after(number, text, self._expected)
         if not text.strip():
             return
         tag, given = self._stack[-1] if self._stack else ("", {})
@@ -229,9 +245,9 @@ class _Page(HTMLParser):
         elif "blockquote" in inside and text in self._expected.quotes:
             pass
         elif tag == "a" and "data-n" in given:
-            if before.endswith(tuple(SIGNS)):
-                self.found.append(f"{given['data-n']} is {text}, and a sign before it makes another number of it")
-            self.found += _check_number(text, given.get("href", "#")[1:], given["data-n"], self._expected)
+            self._number = given["data-n"]
+            self.found += _check_before(self._number, before)
+            self.found += _check_number(text, given.get("href", "#")[1:], self._number, self._expected)
         elif tag in ("code", "title"):
             self.found += _check_name(text, self._expected)
             self._note_result(text)

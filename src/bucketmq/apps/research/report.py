@@ -16,6 +16,8 @@ import msgspec
 
 from bucketmq.apps.research import figures
 from bucketmq.apps.research.checker import (
+    PERCENT,
+    VIEWPORT,
     Evidence,
     Expected,
     Number,
@@ -155,6 +157,16 @@ def problems_of(files: Mapping[str, bytes], expected: Expected) -> list[str]:
     return found + check_figures(drawn, expected)
 
 
+def summary_problems(body: bytes, made: Made) -> list[str]:
+    """What is wrong with a `synthesis.json`. Which bytes the files had is not compared: prose may be corrected."""
+    try:
+        there, wanted = (msgspec.json.decode(each, type=dict[str, object]) for each in (body, made.files[SYNTHESIS]))
+    except msgspec.DecodeError as error:
+        return [f"{SYNTHESIS}: it cannot be read: {error}"]
+    odd = [name for name in {**wanted, **there} if name != "files" and there.get(name) != wanted.get(name)]
+    return [f"{SYNTHESIS}: {name!r} is not what the results give" for name in odd]
+
+
 def _text(files: Mapping[str, bytes], name: str) -> str:
     return files[name].decode(errors="replace")
 
@@ -266,7 +278,7 @@ def _summary(findings: Findings, book: Book) -> list[Block]:
         Paragraph(
             [
                 "Intervals hold the mean with a confidence of ",
-                book.real(100 * plan.confidence, "the confidence of the plan, in percent"),
+                book.real(100 * plan.confidence, f"the confidence of the plan{PERCENT}"),
                 f" % ({method}). Every number leads to the results that it was computed from, and ",
                 FileLink("the plan", "plan.json"),
                 " says what was asked.",
@@ -334,7 +346,7 @@ def _effects(findings: Findings, book: Book) -> list[Block]:
             how = f"difference of {metric} at {point.label} to the baseline"
             percent: Line = ["–"]
             if effect.percent is not None:
-                percent = [book.real(effect.percent, f"{how}, in percent", proof), " %"]
+                percent = [book.real(effect.percent, f"{how}{PERCENT}", proof), " %"]
             rows.append(
                 [
                     [Code(point.label)],
@@ -350,7 +362,8 @@ def _effects(findings: Findings, book: Book) -> list[Block]:
             [
                 "The baseline is ",
                 Code(findings.baseline),
-                ". Differences are taken seed by seed. One is clear if its interval leaves out no difference at all.",
+                ". Differences are taken seed by seed. A difference is clear if both ends of its interval have its "
+                "sign.",
             ]
         ),
         Table([["Point"], ["Metric"], ["Difference"], ["In percent"], ["Clear"]], rows),
@@ -484,7 +497,7 @@ def html(blocks: Sequence[Block], book: Book, study: str) -> str:
     body = "\n".join(_html_block(each, book) for each in blocks)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="viewport" content="{VIEWPORT}">\n'
         f"<title>{escape(study)}: report</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
         "</body>\n</html>\n"
     )

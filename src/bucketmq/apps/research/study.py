@@ -376,7 +376,8 @@ def publish(bus: BucketApi, study: str, memory: Memory) -> Procedure[None]:
     made = report.make(known.plan, known.rounds, known.closed, known.results, known.remarks)
     problems = made.problems()
     if problems:
-        raise Corrupt(f"the report of study {study!r} does not agree with its results: {problems[0]}")
+        cure = f"; correct {study_key(study, REMARKS)}, or delete it" if known.remarks else ""
+        raise Corrupt(f"the report of study {study!r} does not agree with its results: {problems[0]}{cure}")
     *files, last = made.files.items()
     assert last[0] == SYNTHESIS
     yield from create_many(bus, {study_key(study, name): body for name, body in files})
@@ -434,11 +435,10 @@ def check(bus: BucketApi, study: str) -> Procedure[list[str]]:
     """Compute everything anew and compare the report in the bucket with it; what is wrong. One GET for each result."""
     known = yield from read_closed(bus, study)
     made = report.make(known.plan, known.rounds, known.closed, known.results, known.remarks)
-    names = [name for name in made.files if name != SYNTHESIS]
-    found = yield from bus.get_many([study_key(study, name) for name in names])
+    found = yield from bus.get_many([study_key(study, name) for name in made.files])
     files: dict[str, bytes] = {}
-    for name, each in zip(names, found, strict=True):
+    for name, each in zip(made.files, found, strict=True):
         if isinstance(each, Failed):
             raise NotFound(f"study {study!r} has no {name} yet; a planner writes it")
         files[name] = each.body
-    return report.problems_of(files, made.expected)
+    return report.problems_of(files, made.expected) + report.summary_problems(files[SYNTHESIS], made)

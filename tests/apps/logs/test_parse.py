@@ -168,3 +168,51 @@ def test_the_zero_of_a_clock_is_no_time(zero: str) -> None:
 def test_any_bytes_are_read(content: bytes) -> None:
     for each in read(content, at=AT, bytes_max=MAX):
         assert isinstance(each.text, str) and len(each.text) <= TEXT_CHARS_MAX
+
+
+COMMON = [
+    (
+        'time=2026-11-18T08:00:00Z level=error msg="failed to \\"sync\\"" err=timeout',
+        "error",
+        'failed to "sync" | timeout',
+    ),
+    ("ts=2026-11-18T08:00:00.1Z caller=main.go:12 level=warn msg=slow trace_id=t7", "warning", "slow"),
+    ("E1118 08:00:00.123456   12345 reflector.go:138] failed to list", "error", "reflector.go: failed to list"),
+    ("11-18 08:00:00.123  1702  2395 A WindowManager: no window", "critical", "WindowManager: no window"),
+    ("2026-11-18T08:00:00.123456789Z stderr F ERROR it broke", "error", "ERROR it broke"),
+    ('2026-11-18T08:00:00.1Z stdout F {"level":"warn","msg":"slow"}', "warning", "slow"),
+    ("2026-11-18T08:00:00.1Z stdout F level=info msg=fine", "info", "fine"),
+    ("2026-11-18T08:00:00.123Z\terror\tmain.go:12\tit broke", "error", "error\tmain.go:12\tit broke"),
+    ("Nov 18 08:00:00 host sshd[123]: error: no key", "error", "sshd: error: no key"),
+    ('{"log":"ERROR it broke\\n","stream":"stderr","time":"2026-11-18T08:00:00.1Z"}', "error", "ERROR it broke"),
+    ('{"@timestamp":"2026-11-18T08:00:00Z","log":{"level":"error"},"message":"no"}', "error", "no"),
+    ('{"timestamp":"2026-11-18T08:00:00Z","level":"ERROR","fields":{"message":"no"}}', "error", "no"),
+    ('{"timestamp":"2026-11-18T08:00:00Z","severity":"ERROR","textPayload":"no"}', "error", "no"),
+]
+
+
+@pytest.mark.parametrize(("text", "level", "said"), COMMON)
+def test_what_common_programs_write_has_its_time_level_and_text(text: str, level: str, said: str) -> None:
+    (line,) = lines(text)
+    assert line.at is not None and datetime.fromtimestamp(line.at, UTC).isoformat().startswith("2026-11-18T08:00:00")
+    assert (line.level, line.text) == (level, said)
+
+
+@pytest.mark.parametrize(("status", "level"), [(200, "info"), (404, "info"), (503, "error")])
+def test_a_line_of_an_access_log_is_an_error_if_the_server_failed(status: int, level: str) -> None:
+    text = f'192.0.2.7 - ada [18/Nov/2026:10:00:00 +0200] "GET /x HTTP/1.1" {status} 2326 "-" "curl/8"'
+    (line,) = lines(text)
+    assert line.at is not None and datetime.fromtimestamp(line.at, UTC).isoformat().startswith("2026-11-18T08:00:00")
+    assert (line.level, line.text) == (level, text)
+
+
+def test_a_stack_trace_of_a_container_belongs_to_its_line() -> None:
+    printed = ["it broke", "Traceback (most recent call last):", '  File "a.py", line 3', "KeyError: 'x'", "next"]
+    text = "\n".join(f"2026-11-18T08:00:0{n}.1Z stderr F {each}" for n, each in enumerate(printed))
+    first, second = lines(text)
+    assert first.text == "it broke | KeyError: 'x'" and second.text == "next"
+
+
+def test_words_with_equals_signs_are_text() -> None:
+    for text in ("x=1 and more", "a=b", "retry=3 for order 7", 'k="open'):
+        assert [line.text for line in lines(text)] == [text]

@@ -72,9 +72,18 @@ def level_of_number(severity: int) -> str:
 
 WORD = re.compile(
     r"\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|SEVERE|CRITICAL|CRIT|FATAL|EMERG|PANIC)\b|"
-    r"[\[<(](trace|debug|info|notice|warn|warning|error|crit|alert|emerg)[\])>]"
+    r"[\[<(](trace|debug|info|notice|warn|warning|error|crit|alert|emerg)[\])>]|"
+    r"(?:^|[\s:])(debug|info|notice|warn|warning|error|fatal|critical|panic)(?=:|\t)"
 )
 """A level that a line names near its beginning."""
+LEVEL_WITHIN_CHARS = 80
+
+
+def level_in(text: str) -> str:
+    """The level that a text names near its beginning; empty if it names none."""
+    found = WORD.search(text, 0, LEVEL_WITHIN_CHARS)
+    return "" if found is None else level_of(found[1] or found[2] or found[3])
+
 
 _NAMED = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMED, 1)}

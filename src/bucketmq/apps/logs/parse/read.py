@@ -11,8 +11,9 @@ import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from bucketmq.apps.logs.parse.formats import unwrapped
 from bucketmq.apps.logs.parse.lines import TEXT_CHARS_MAX, Line
-from bucketmq.apps.logs.parse.structured import from_json, otlp
+from bucketmq.apps.logs.parse.structured import otlp, structured
 from bucketmq.apps.logs.parse.text import Entries
 from bucketmq.errors import Invalid
 
@@ -35,10 +36,11 @@ def read(content: bytes, *, at: float, bytes_max: int, key_field: str = "") -> I
     if request is not None:
         yield from request
     else:
-        for line in text.splitlines() if "\r" in text else text.split("\n"):
-            found = from_json(line, key_field=key_field) if line[:1] == "{" and line[:TEXT_CHARS_MAX].strip() else None
+        for written in text.splitlines() if "\r" in text else text.split("\n"):
+            moment, line = unwrapped(written)
+            found = structured(line, key_field=key_field, at=moment)
             if found is None:
-                yield from entries.add(line[: 4 * TEXT_CHARS_MAX])
+                yield from entries.add(line[: 4 * TEXT_CHARS_MAX], moment)
             else:
                 yield from entries.end()
                 yield from found

@@ -1,4 +1,4 @@
-"""JSON lines, and OpenTelemetry's logs as JSON. Fields go by the names that loggers use; what has none is text."""
+"""JSON lines, logfmt, OpenTelemetry's logs as JSON. Fields go by the names that loggers use; what has none is text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any
 
 import msgspec
 
-from bucketmq.apps.logs.parse.lines import TEXT_CHARS_MAX, Line, level_of, level_of_number, time_of
+from bucketmq.apps.logs.parse.formats import logfmt
+from bucketmq.apps.logs.parse.lines import TEXT_CHARS_MAX, Line, level_in, level_of, level_of_number, time_of
 
 TIMES = ("time", "timestamp", "ts", "@timestamp", "at", "datetime", "date", "eventTime", "t")
 LEVELS = ("level", "severity", "lvl", "loglevel", "log.level", "severityText", "levelname", "priority")
-TEXTS = ("message", "msg", "text", "log", "body", "event", "@message")
+TEXTS = ("message", "msg", "text", "log", "body", "event", "@message", "textPayload")
+INNER = ("fields", "jsonPayload", "log")
+"""Objects in which some loggers put text and level."""
 KEYS = ("trace_id", "traceId", "request_id", "requestId", "session_id", "sessionId", "correlation_id", "correlationId")
 ERRORS = ("exception", "error", "err", "stack", "stacktrace", "exc_info")
 
@@ -23,7 +26,18 @@ _IS_SECRET = re.compile(r"(?i)session|token|cookie|auth")
 _decode = msgspec.json.Decoder().decode
 
 
-def from_json(text: str, *, key_field: str = "") -> Iterator[Line] | None:
+def structured(line: str, *, key_field: str = "", at: float | None = None) -> Iterator[Line] | None:
+    """The lines that a line holds which is JSON or logfmt; None if it is neither. `at` is for those without a time."""
+    if line[:1] == "{" and line[:TEXT_CHARS_MAX].strip():
+        return from_json(line, key_field=key_field, at=at)
+    if "=" in line[:40] and len(line) < TEXT_CHARS_MAX and (fields := logfmt(line)) is not None:
+        found = _line(fields, line, key_field)
+        if found.level or found.at is not None:
+            return iter((found._replace(at=at) if found.at is None else found,))
+    return None
+
+
+def from_json(text: str, *, key_field: str = "", at: float | None = None) -> Iterator[Line] | None:
     """The lines that a line of JSON holds: one, or those of an OTLP request; None if it is not an object."""
     try:
         found = _decode(text)
@@ -33,17 +47,21 @@ def from_json(text: str, *, key_field: str = "") -> Iterator[Line] | None:
         return None
     if "resourceLogs" in found:
         return otlp(found, key_field=key_field)
-    return iter((_line(found, text, key_field),))
+    line = _line(found, text, key_field)
+    return iter((line._replace(at=at) if line.at is None else line,))
 
 
 def _line(fields: Mapping[str, Any], whole: str, key_field: str) -> Line:
-    text, error = _first_text(fields, TEXTS), _first_text(fields, ERRORS)
+    for name in INNER:
+        if isinstance(inner := fields.get(name), dict):
+            fields = {**inner, **fields}
+    text, error = _first_text(fields, TEXTS).rstrip("\n"), _first_text(fields, ERRORS)
     if not text and not error:
         text = whole
     elif error and error not in text:
         text = f"{text} | {_last_line(error)}" if text else _last_line(error)
     at = next((time for name in TIMES if (time := time_of(fields.get(name))) is not None), None)
-    level = next((named for name in LEVELS if (named := level_of(fields.get(name)))), "")
+    level = next((named for name in LEVELS if (named := level_of(fields.get(name)))), "") or level_in(text)
     return Line(at, level, text[:TEXT_CHARS_MAX], key_of(fields, key_field))
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
-from bucketmq.apps.logs.parse.lines import SYSLOG, TEXT_CHARS_MAX, WORD, Line, level_of, stamped, time_of
+from bucketmq.apps.logs.parse.formats import head_of, logcat
+from bucketmq.apps.logs.parse.lines import SYSLOG, TEXT_CHARS_MAX, Line, level_in, stamped, time_of
 
-LEVEL_WITHIN_CHARS = 80
 PRIORITY = re.compile(r"<(\d{1,3})>")
 RFC_5424 = re.compile(r"1 (?P<at>\S{1,40}) (?P<host>\S{1,255}) (?P<app>\S{1,48}) (?P<pid>\S{1,128}) (?P<id>\S{1,32}) ")
 STRUCTURED = re.compile(r'(?:-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.){0,2000}"){0,4000}\])+) ?')
@@ -30,7 +30,8 @@ class Entries:
         self._error = ""
         self._in_trace = False
 
-    def add(self, text: str) -> Iterator[Line]:
+    def add(self, text: str, at: float | None = None) -> Iterator[Line]:
+        """The entry before this line, if it is over. `at` is when the line was written, if it does not say so."""
         if not text.strip():
             return
         found = self._entry(text)
@@ -39,7 +40,7 @@ class Entries:
             self._join(text)
             return
         yield from self.end()
-        self._open = found
+        self._open = found._replace(at=at) if found.at is None else found
         self._timed = found.at is not None if self._timed is None else self._timed
         self._in_trace = text.startswith("Traceback (most recent")
 
@@ -81,11 +82,13 @@ class Entries:
                 said = (rest[data.end() :] if data else rest).lstrip("\ufeff")
                 app = modern["app"]
                 return Line(time_of(modern["at"]), level, said if app == "-" else f"{app}: {said}")
+        head = head_of(text, self._near) if not level else None
+        if head is not None:
+            return Line(head.at, head.level, head.rest[:TEXT_CHARS_MAX])
         timed = stamped(text, self._near)
         at, rest = timed if timed is not None else (None, text)
+        if timed is not None and (mobile := logcat(rest)) is not None:
+            return Line(at, mobile[0], mobile[1][:TEXT_CHARS_MAX])
         if timed is not None and (tag := TAG.match(rest)) is not None and text[0].isalpha():
             rest = f"{tag['tag']}: {rest[tag.end() :]}"  # syslog of old: what the host is called tells nothing
-        if not level:
-            word = WORD.search(rest, 0, LEVEL_WITHIN_CHARS)
-            level = level_of(word[1] or word[2]) if word is not None else ""
-        return Line(at, level, rest[:TEXT_CHARS_MAX])
+        return Line(at, level or level_in(rest), rest[:TEXT_CHARS_MAX])

@@ -21,7 +21,7 @@ from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.logs.detect import Change, Kind, Severity
 from bucketmq.apps.logs.matching import MINUTE, Seen
 from bucketmq.apps.logs.models import Model, merge_into
-from bucketmq.apps.logs.names import AUDIT, MUTED, MUTES, OPEN, RESOLVED, ends_key, fingerprint
+from bucketmq.apps.logs.names import AUDIT, HUSHED, MUTED, MUTES, OPEN, RESOLVED, ends_key, fingerprint
 from bucketmq.apps.logs.parse import LEVELS
 from bucketmq.apps.logs.settings import LogSettings
 from bucketmq.errors import Contended, Invalid, NotFound
@@ -251,12 +251,13 @@ def open_alert(bus: BucketApi, change: Change, settings: LogSettings) -> Procedu
     """Write the alert, unless it is there, is over, or is muted; whether it was written.
 
     Whoever opens looks for the end before and after, and whoever ends leaves it to be found before they look for the
-    alert: however the two meet, the end wins. Two HEADs, three GETs, and a put.
+    alert: however the two meet, the end wins. Three HEADs, three GETs, and a put.
     """
     now = yield from Now()
     alert = alert_of(change, settings, now=now)
-    if (yield from bus.look(resolved_key(alert.id, alert.since))) is not None:
-        return False
+    for told in (resolved_key(alert.id, alert.since), hushed_key(alert)):
+        if (yield from bus.look(told)) is not None:
+            return False
     if (yield from _has_ended(bus, change)):
         yield from _put_resolved(bus, alert)
         return False
@@ -310,12 +311,10 @@ def close(bus: BucketApi, change: Change, settings: LogSettings) -> Procedure[bo
     return was_open
 
 
-def _put_resolved(bus: BucketApi, alert: Alert, *, text: str = "", muted: bool = False) -> Procedure[None]:
+def _put_resolved(bus: BucketApi, alert: Alert, *, muted: bool = False) -> Procedure[None]:
     """Write an alert to those that are over, unless it is there."""
     at = time_text((yield from Now()))
-    over = msgspec.structs.replace(
-        alert, state="resolved", resolved_at=at, text=text or alert.text, muted_at=at if muted else ""
-    )
+    over = msgspec.structs.replace(alert, state="resolved", resolved_at=at, muted_at=at if muted else "")
     try:
         yield from bus.put(resolved_key(over.id, over.since), document(over), only_new=True)
     except Contended:
@@ -384,6 +383,10 @@ def resolved_key(id: str, since: int) -> str:
     return f"{RESOLVED}{id}-{since}.json"
 
 
+def hushed_key(alert: Alert) -> str:
+    return f"{HUSHED}{alert.dedup_key}.json"
+
+
 def _read(bus: BucketApi, key: str) -> Procedure[tuple[Alert, Read] | None]:
     try:
         found = yield from bus.get(key)
@@ -436,8 +439,8 @@ def read_mutes(bucket: OpenBucket) -> Procedure[Mutes]:
 def mute(bus: BucketApi, id: str, *, by: str, seconds: float, note: str = "", what: str = "") -> Procedure[Mute | None]:
     """Hear no more of an incident for a while; with no seconds, hear of it again. Leaves a line in the audit log.
 
-    An alert that is open is written to those that are over, so that whoever was paged hears that it is resolved, and
-    moved to those that are muted. Heard of again it is open, and is not told a second time: the next incident is.
+    An alert that is open is moved to those that are muted, and whoever was paged hears that it is resolved. Heard of
+    again it is open, and is not told a second time: the next incident is.
     """
     check_id(id)
     bucket = yield from bus.open()
@@ -473,8 +476,13 @@ def _hide(bus: BucketApi, id: str, by: str) -> Procedure[None]:
         alert, found = there
         try:
             if not alert.muted_at:
-                yield from _put_resolved(bus, alert, text=f"muted by {by}\n{alert.text}")
-                hidden = msgspec.structs.replace(alert, muted_at=time_text((yield from Now())))
+                at = time_text((yield from Now()))
+                over = msgspec.structs.replace(
+                    alert, state="resolved", resolved_at=at, text=f"muted by {by}\n{alert.text}"
+                )
+                # Again by who repeats this after a crash: the first may not have been reported.
+                yield from bus.put(hushed_key(alert), document(over))
+                hidden = msgspec.structs.replace(alert, muted_at=at)
                 yield from bus.put(found.key, document(hidden), if_version=found.version)
                 continue
             yield from bus.move(found.key, f"{MUTED}{id}.json", if_version=found.version, replace=True)

@@ -151,11 +151,9 @@ class LatentStore:
         self._count_write(b"", reply)
         return reply
 
-    def copy(
-        self, key: str, target: str, version: Version, attributes: Attributes = PLAIN
-    ) -> Written | Refused | Unknown:
+    def copy(self, key: str, target: str, source: Found, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
         rest = self._half(self._latency.write)
-        reply = self.inner.copy(key, target, version, attributes)
+        reply = self.inner.copy(key, target, source, attributes)
         _pass(rest)
         self._count_write(b"", reply)
         return reply

@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 PAGE = 1000
+PARTS_HASH = "x-parts-hash"
 
 
 class Kept(NamedTuple):
@@ -39,7 +40,8 @@ class Cloud(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16  # head and body in one packet, or the client waits for the second
     bucket = "/bucket"
-    meta_prefix: str
+    vendor: str
+    """How the names of its own headers begin."""
     server: CloudServer
 
     def parse_request(self) -> bool:
@@ -65,15 +67,24 @@ class Cloud(BaseHTTPRequestHandler):
             refusal = self.refusal(self.server.objects.get(self.key))
             if refusal is not None:
                 return self.answer(refusal)
+            named = self.headers[f"{self.vendor}copy-source"]
+            if named is not None and (told := self.server.copies_answer) is not None:
+                return self.answer(told) if isinstance(told, int) else self.answer(200, told.encode())
+            if named is not None:
+                source = self.server.objects.get(unquote(urlsplit(named).path.partition("bucket/")[2]))
+                if source is None:
+                    return self.answer(404)
+                if not self.may_copy(source):
+                    return self.answer(412)
+                body = source.body
             self.server.objects[self.key] = kept = Kept(
                 next(self.server.generations), body, formatdate(usegmt=True), self.attributes()
             )
-            return self.answer(200, headers=self.marks(kept))
+            return self.answer(200, self.copied(kept) if named else b"", self.marks(kept))
 
     def attributes(self) -> dict[str, str]:
-        kept = {
-            name.lower(): value for name, value in self.headers.items() if name.lower().startswith(self.meta_prefix)
-        }
+        prefix = f"{self.vendor}meta-"
+        kept = {name.lower(): value for name, value in self.headers.items() if name.lower().startswith(prefix)}
         kind = self.headers["Content-Type"] or self.headers["x-ms-blob-content-type"]
         return {**kept, "Content-Type": kind} if kind else kept
 
@@ -134,6 +145,12 @@ class Cloud(BaseHTTPRequestHandler):
     def may_delete(self, found: Kept) -> bool:
         return self.headers["If-Match"] in (None, self.marks(found)["ETag"])
 
+    def may_copy(self, source: Kept) -> bool:
+        raise NotImplementedError
+
+    def copied(self, kept: Kept) -> bytes:
+        return b""
+
     def marks(self, found: Kept) -> dict[str, str]:
         return {"ETag": f'"{found.generation}"', "Last-Modified": found.date}
 
@@ -149,7 +166,11 @@ class Cloud(BaseHTTPRequestHandler):
 
 class Google(Cloud):
     after_name, token_name = "start-after", "continuation-token"
-    meta_prefix = "x-goog-meta-"
+    vendor = "x-goog-"
+
+    def may_copy(self, source: Kept) -> bool:
+        assert self.headers["x-goog-metadata-directive"] == "REPLACE"
+        return self.headers["x-goog-copy-source-if-generation-match"] == str(source.generation)
 
     def refusal(self, found: Kept | None) -> int | None:
         wanted = self.headers["x-goog-if-generation-match"]
@@ -177,10 +198,17 @@ class S3(Cloud):
     """Versions are hashes of the body. Tigris' rename is a copy with a header."""
 
     after_name, token_name = "start-after", "continuation-token"
-    meta_prefix = "x-amz-meta-"
+    vendor = "x-amz-"
+
+    def may_copy(self, source: Kept) -> bool:
+        assert self.headers["x-amz-metadata-directive"] == "REPLACE"
+        return self.headers["x-amz-copy-source-if-match"] == self.marks(source)["ETag"]
+
+    def copied(self, kept: Kept) -> bytes:
+        return f"<CopyObjectResult><ETag>{escape(self.marks(kept)['ETag'])}</ETag></CopyObjectResult>".encode()
 
     def do_PUT(self) -> None:
-        if self.headers["x-amz-copy-source"] is None:
+        if self.headers["X-Tigris-Rename"] is None:
             return super().do_PUT()
         source = unquote(self.headers["x-amz-copy-source"]).removeprefix("/").removeprefix("bucket/")
         with self.server.lock:
@@ -190,8 +218,7 @@ class S3(Cloud):
             if found is None:
                 return self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
             self.server.objects[self.key] = found
-            if self.headers["X-Tigris-Rename"] == "true":
-                del self.server.objects[source]
+            del self.server.objects[source]
         return self.answer(200, b"<CopyObjectResult></CopyObjectResult>")
 
     def refusal(self, found: Kept | None) -> int | None:
@@ -202,7 +229,9 @@ class S3(Cloud):
         return None if self.headers["If-Match"] == self.marks(found)["ETag"] else 412
 
     def marks(self, found: Kept) -> dict[str, str]:
-        return {"ETag": f'"{hashlib.md5(found.body).hexdigest()}"', "Last-Modified": found.date}
+        # What was written in parts has another hash.
+        hashed = found.headers.get(PARTS_HASH, f'"{hashlib.md5(found.body).hexdigest()}"')
+        return {"ETag": hashed, "Last-Modified": found.date}
 
     def entry(self, key: str, generation: int, body: bytes, date: str, headers: dict[str, str]) -> str:
         return (
@@ -217,10 +246,13 @@ class S3(Cloud):
 
 
 class CarelessS3(S3):
-    """Deletes whatever the condition says, as gateways do that never heard of it."""
+    """Deletes whatever the condition says, as gateways do that never heard of it, and copies over what is there."""
 
     def may_delete(self, found: Kept) -> bool:
         return True
+
+    def refusal(self, found: Kept | None) -> int | None:
+        return None if self.headers["x-amz-copy-source"] else super().refusal(found)
 
 
 class PoliteS3(S3):
@@ -237,10 +269,15 @@ class PoliteS3(S3):
 
 class Azure(Cloud):
     after_name, token_name = "startFrom", "marker"
-    meta_prefix = "x-ms-meta-"
+    vendor = "x-ms-"
+
+    def may_copy(self, source: Kept) -> bool:
+        assert "sig=" in self.headers["x-ms-copy-source"]
+        assert self.headers["x-ms-copy-source-blob-properties"] == "false"
+        return self.headers["x-ms-source-if-match"] == self.marks(source)["ETag"]
 
     def refusal(self, found: Kept | None) -> int | None:
-        if not all(name.removeprefix(self.meta_prefix).isidentifier() for name in self.attributes() if name.islower()):
+        if not all(name.removeprefix("x-ms-meta-").isidentifier() for name in self.attributes() if name.islower()):
             return 400
         if self.headers["If-None-Match"] == "*":
             return 409 if found else None
@@ -292,6 +329,8 @@ class CloudServer(ThreadingHTTPServer):
         self.requests: list[Request] = []
         self.faults: dict[str, int] = {}
         """Method -> the status to answer it with, or 0 for no answer."""
+        self.copies_answer: int | str | None = None
+        """What is answered to every copy instead of making it: a status, or what a 200 says."""
         self.stopped = threading.Event()
 
     @property

@@ -11,14 +11,14 @@ import configparser
 import functools
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bucketmq.errors import Denied, Invalid, Unsupported
 
 if TYPE_CHECKING:
-    from obstore.store import S3Credential, S3CredentialProvider
+    from obstore.store import S3Credential
 
 REGION_DEFAULT = "us-east-1"
 
@@ -74,7 +74,7 @@ class Profile:
                 return self._environment[name]
         return self._values.get("region") or REGION_DEFAULT
 
-    def credentials(self) -> S3CredentialProvider | None:
+    def credentials(self) -> Callable[[], S3Credential] | None:
         """What the profile gives, or None: then obstore looks at the variables and at the role of the machine.
 
         As in the AWS tools, a profile that was asked for goes before variables, and variables before a default one.
@@ -112,6 +112,19 @@ class Profile:
         return Path(self._environment.get(variable) or home / ".aws" / name).expanduser()
 
 
+def keys_of(environment: Mapping[str, str]) -> Callable[[], S3Credential]:
+    """What signs where obstore finds credentials by itself: the variables, else what boto3 finds at the first call."""
+    key, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
+    if key and secret:
+        return StaticKeys(key, secret, environment.get("AWS_SESSION_TOKEN"))
+    login = functools.cache(lambda: _login(None))
+
+    def found() -> S3Credential:
+        return login()()
+
+    return found
+
+
 def _read(path: Path) -> dict[str, dict[str, str]]:
     # Values may contain '%', and a section named DEFAULT means nothing to AWS.
     parser = configparser.RawConfigParser(default_section="", strict=False)
@@ -131,7 +144,7 @@ def _nested(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _login(profile: str) -> S3CredentialProvider:
+def _login(profile: str | None) -> Callable[[], S3Credential]:
     try:
         boto3 = importlib.import_module("boto3")  # by name: it has no types, and need not be installed
         from obstore.auth.boto3 import Boto3CredentialProvider

@@ -17,8 +17,10 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from bucketmq.bucket import aws
+from bucketmq.bucket.copying import BlobCopy, CopyWay, HeaderCopy, S3Copy, S3PartsCopy, SignedRequests
 from bucketmq.bucket.objects import ObjectStore
 from bucketmq.bucket.removal import HeaderDelete, SignedDelete
+from bucketmq.bucket.sending import Sender
 from bucketmq.bucket.settings import Settings
 from bucketmq.errors import Invalid
 
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
         GCSCredential,
         RetryConfig,
         S3Config,
-        S3CredentialProvider,
+        S3Credential,
     )
 
 REQUEST_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
+COPY_SECONDS = 120.0
+"""Without an option `timeout`: how long a copy may be silent. S3 sends spaces while it copies, others nothing."""
 
 _ONCE: RetryConfig = {"max_retries": 0}
 
@@ -78,13 +82,27 @@ def s3(
                 bucket, config=careful, client_options=renaming, retry_config=_ONCE, credential_provider=credentials
             )
         )
+    ways: list[CopyWay] = []
+    # Directory buckets sign with the keys of a session, which obstore keeps to itself.
+    if not (directory or settings.flag("anonymous")):
+        request = SignedRequests(
+            client,
+            bucket=bucket,
+            region=config["region"],
+            credentials=credentials or aws.keys_of(environment),
+            send=_sender(settings, COPY_SECONDS, ca_file),
+        )
+        ways = [S3Copy(request), S3PartsCopy(request)]
     return ObjectStore(
         client,
         place=_place("s3", bucket, endpoint),
         lists_in_order=not directory,
         unquoted_etags=settings.flag("unquoted_etags"),
         # Without credentials nothing can be signed, and obstore would look for some.
-        delete_if=None if settings.flag("anonymous") else _signed_delete(client, settings, ca_file),
+        delete_if=None
+        if settings.flag("anonymous")
+        else SignedDelete(client, _sender(settings, REQUEST_SECONDS, ca_file)),
+        copy_ways=ways,
         renamer=renamer,
         scratch=_scratch(prefix),
     )
@@ -118,6 +136,7 @@ def gcs(bucket: str, settings: Settings, *, prefix: str = "") -> ObjectStore:
         exact_versions=True,
         by_generation=True,
         delete_if=HeaderDelete(client_with, "x-goog-if-generation-match"),
+        copy_ways=[HeaderCopy(client_with)],
         scratch=_scratch(prefix),
     )
 
@@ -151,13 +170,14 @@ def azure(
         lists_in_order=False,
         exact_versions=True,
         spells_names=True,
-        delete_if=None if settings.flag("anonymous") else _signed_delete(client, settings, None),
+        delete_if=None if settings.flag("anonymous") else SignedDelete(client, _sender(settings, REQUEST_SECONDS)),
+        copy_ways=[] if settings.flag("anonymous") else [BlobCopy(client, _sender(settings, COPY_SECONDS))],
         scratch=_scratch(prefix),
     )
 
 
-def _signed_delete(client: S3Store | AzureStore, settings: Settings, ca_file: str | None) -> SignedDelete:
-    return SignedDelete(client, timeout_seconds=settings.seconds("timeout", REQUEST_SECONDS), ca_file=ca_file)
+def _sender(settings: Settings, seconds: float, ca_file: str | None = None) -> Sender:
+    return Sender(timeout_seconds=settings.seconds("timeout", seconds), ca_file=ca_file)
 
 
 def _scratch(prefix: str) -> str:
@@ -186,7 +206,7 @@ def _nobody() -> GCSCredential:
     return {"token": "anonymous", "expires_at": None}
 
 
-def _keys(settings: Settings) -> S3CredentialProvider | None:
+def _keys(settings: Settings) -> Callable[[], S3Credential] | None:
     key, secret = settings.text("access_key_id"), settings.text("secret_access_key")
     if (key is None) != (secret is None):
         raise Invalid("access_key_id and secret_access_key come together; give both or neither")

@@ -231,17 +231,15 @@ class FolderStore:
         _split(target)
         raise Unsupported(f"a folder cannot rename {key!r} in one step; create {target!r}, then remove {key!r}")
 
-    def copy(
-        self, key: str, target: str, version: Version, attributes: Attributes = PLAIN
-    ) -> Written | Refused | Unknown:
+    def copy(self, key: str, target: str, source: Found, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
         """By the kernel, which shares the blocks where the file system can. A hard link will not do: time, version and
         attributes belong to the file, not to its name."""
-        source, source_name = _split(key)
+        folders, source_name = _split(key)
         parents, name = _split(target)
         extra = _extra(name, attributes)
 
         def copy() -> Written | Refused | Unknown:
-            directory = self._find(source)
+            directory = self._find(folders)
             if directory is None:
                 return Refused()
             try:
@@ -250,7 +248,7 @@ class FolderStore:
                 return Refused()
             try:
                 found = os.fstat(fd)
-                if not _check_plain(found, key) or _version(found) != version:
+                if not _check_plain(found, key) or _version(found) != source.version:
                     return Refused()
                 return self._create(parents, name, target, lambda to: _copy_all(fd, to, found, key), extra=extra)
             finally:

@@ -97,12 +97,12 @@ class MemoryStore:
             self._put(target, moved.body, moved.attributes)
             return Removed()
 
-    def copy(self, key: str, target: str, version: Version, attributes: Attributes = PLAIN) -> Written | Refused:
+    def copy(self, key: str, target: str, source: Found, attributes: Attributes = PLAIN) -> Written | Refused:
         check_key(key)
         check_key(target)
         check_attributes(attributes)
         with self._lock:
-            if target in self._objects or not self._is_at(key, version):
+            if target in self._objects or not self._is_at(key, source.version):
                 return Refused()
             insort(self._keys, target)
             return self._put(target, self._objects[key].body, attributes)

@@ -14,6 +14,9 @@ Two things are weaker there. What another program writes between the two request
 tombstone that was left behind refuses creates of its key for `TOMBSTONE_SECONDS`: before, its maker's delete might
 still arrive and take the new object with it.
 
+`copy` is for stores that honour a condition on the source and one on the target, which the first `copy` finds out with
+seven requests on objects of its own (decision 0045). Others turn `copies` false, and callers read and create.
+
 `rename` is for Tigris alone, and looks at the source first: the store takes no condition for it together with a rename.
 A replace of the source that lands between the two requests is what gets renamed.
 """
@@ -29,7 +32,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -43,6 +46,7 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
+from bucketmq.bucket.copying import CopyWay
 from bucketmq.bucket.listing import check_listing
 from bucketmq.bucket.port import (
     PLAIN,
@@ -61,7 +65,8 @@ from bucketmq.bucket.port import (
     check_key,
     check_size,
 )
-from bucketmq.bucket.removal import CannotSign, DeleteIf, HttpFailure
+from bucketmq.bucket.removal import DeleteIf
+from bucketmq.bucket.sending import CannotSign, HttpFailure
 from bucketmq.errors import BucketMQError, Denied, Invalid, NotFound, Unavailable, Unsupported
 
 if TYPE_CHECKING:
@@ -87,12 +92,12 @@ class ObjectStore:
 
     `place` is how the bucket is called in messages. `by_generation` is for stores that count the states of an object
     instead of hashing them. `unquoted_etags` is for servers that take a quoted hash for a wrong one. `spells_names`
-    is for stores whose metadata names must be identifiers. `delete_if` may honour conditions, `renamer` copies with a
-    header that makes it a rename, and `scratch` is where the proof of the former may write.
+    is for stores whose metadata names must be identifiers. `delete_if` and `copy_ways` may honour conditions (of
+    the latter, the first one that takes an object of this size is used), `renamer` copies with a header that makes it
+    a rename, and `scratch` is where the proofs of the former may write.
     """
 
     local = False
-    copies = False  # decision 0034: obstore copies neither under a condition nor with other attributes
 
     def __init__(
         self,
@@ -105,17 +110,21 @@ class ObjectStore:
         unquoted_etags: bool = False,
         spells_names: bool = False,
         delete_if: DeleteIf | None = None,
+        copy_ways: Sequence[CopyWay] = (),
         renamer: S3Store | None = None,
         scratch: str = "probe/",
     ) -> None:
         self.lists_in_order = lists_in_order
         self.renames = renamer is not None
+        self.copies = bool(copy_ways)
         self.exact_versions = exact_versions
         self._open_client: S3Store | GCSStore | AzureStore | None = client
         self._spells_names = spells_names
         self._delete_if = delete_if
         self._honours_delete_if: bool | None = None if delete_if else False
-        self._proving = threading.Lock()
+        self._copy_ways = tuple(copy_ways)
+        self._honoured: dict[CopyWay, bool] = {}
+        self._proving = threading.RLock()
         self._renamer = renamer
         self._scratch = scratch
         self._tombstones: dict[str, Version] = {}
@@ -214,14 +223,20 @@ class ObjectStore:
             return self._not_done(f"rename {key!r} to {target!r}", error)
         return Removed()
 
-    def copy(
-        self, key: str, target: str, version: Version, attributes: Attributes = PLAIN
-    ) -> Written | Refused | Unknown:
+    def copy(self, key: str, target: str, source: Found, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
+        """One request, and a look at what came of it where its version does not show that the bytes are the same."""
         self._check(key)
         self._check(target)
-        raise Unsupported(
-            f"{self._place} cannot copy {key!r} to {target!r} under a condition; read it, then create {target!r}"
-        )
+        # An old tombstone at the target would refuse the copy for ever; a create knows how to overwrite it.
+        if target in self._tombstones or not self.copies:
+            raise self._no_copy(key, target, "under a condition")
+        way = next((way for way in self._copy_ways if source.size_bytes <= way.bytes_max), None)
+        if way is None or not self._is_honoured(way):
+            if way is self._copy_ways[0]:
+                self.copies = False
+                raise self._no_copy(key, target, "under a condition")
+            raise Invalid(f"{key!r} has {source.size_bytes} bytes, more than {self._place} copies; use another tool")
+        return self._copy_by(way, key, target, source, attributes)
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page:
         self._check_process()
@@ -240,6 +255,7 @@ class ObjectStore:
         """Drop the clients, and with them their connections. The threads that carry requests belong to obstore: they
         are a few for the whole process, whatever is open."""
         self._open_client = self._delete_if = self._renamer = None
+        self._copy_ways = ()
 
     @property
     def _client(self) -> S3Store | GCSStore | AzureStore:
@@ -277,9 +293,8 @@ class ObjectStore:
         if not isinstance(written, Written):
             raise Unavailable(f"cannot write {key!r} in {self._place} to try out conditional deletes; try again")
         try:
-            wrong = Version(f"{int(written.version) + 1}" if self._by_generation else '"0x8D0000000000000"')
             return (
-                self._is_refused(key, wrong)
+                self._is_refused(key, self._wrong(written.version))
                 and isinstance(self.look(key), Found)
                 and not self._is_refused(key, written.version)
                 and self._is_refused(key, written.version)
@@ -290,13 +305,9 @@ class ObjectStore:
     def _is_refused(self, key: str, version: Version) -> bool:
         try:
             answer = self._delete_at(key, version)
-        except (Unsupported, Denied):
-            return False
         except BucketMQError as error:
-            cause = error.__cause__
-            status = _status(cause) if isinstance(cause, Exception) else None
-            if isinstance(cause, CannotSign) or (status is not None and status < HTTPStatus.INTERNAL_SERVER_ERROR):
-                return False  # such a request cannot be made, or it is not liked
+            if _is_disliked(error):
+                return False
             raise
         if isinstance(answer, Unknown):
             raise Unavailable(f"cannot try out conditional deletes in {self._place}: {answer.reason}; try again")
@@ -311,6 +322,87 @@ class ObjectStore:
         except (BaseError, OSError, ValueError) as error:
             return self._not_done(f"remove {key!r}", error)
         return Removed()
+
+    def _is_honoured(self, way: CopyWay) -> bool:
+        """Whether the store copies this way under both conditions. A server that twice gives no clear answer to a copy,
+        though it answers everything else, does not."""
+        with self._proving:
+            if way not in self._honoured:
+                try:
+                    proven = self._prove_copies(way)
+                    self._honoured[way] = bool(self._prove_copies(way) if proven is None else proven)
+                except BucketMQError as error:
+                    if not _is_disliked(error):
+                        raise
+                    self._honoured[way] = False
+            return self._honoured[way]
+
+    def _prove_copies(self, way: CopyWay) -> bool | None:
+        """Whether a wrong version copies nothing, the right one copies with attributes of its own, and no object is
+        copied over. None if an answer is not clear."""
+        key = f"{self._scratch}{uuid.uuid4().hex}"
+        target = f"{key}-copy"
+        body = b"a trial of conditional copies\n"
+        first, second = (Attributes("text/plain", {"copy": name}) for name in ("first", "second"))
+        written = self.create(key, body, Attributes("text/x-source", {"source": "yes"}))
+        if not isinstance(written, Written):
+            raise Unavailable(f"cannot write {key!r} in {self._place} to try out conditional copies; try again")
+        source = Found(len(body), written.version, 0.0)
+        wrong = Found(len(body), self._wrong(written.version), 0.0)
+        try:
+            for state, attributes, right in (
+                (wrong, first, Refused),
+                (source, first, Written),
+                (source, second, Refused),
+            ):
+                answer = self._copy_by(way, key, target, state, attributes)
+                if not isinstance(answer, right):
+                    return None if isinstance(answer, Unknown) else False
+            found = self.look(target)
+            return isinstance(found, Found) and (found.size_bytes, found.attributes) == (len(body), first)
+        finally:
+            self.delete(target)
+            self.delete(key)
+
+    def _copy_by(
+        self, way: CopyWay, key: str, target: str, source: Found, attributes: Attributes
+    ) -> Written | Refused | Unknown:
+        what = f"copy {key!r} to {target!r}"
+        try:
+            mark = way(key, target, source, self._written_attributes(attributes) or {})
+        except CannotSign as error:
+            raise self._failed(what, error) from error
+        except (BaseError, OSError, ValueError) as error:
+            return self._not_done(what, error)
+        version = self._version(mark, None)
+        if version == source.version and not self.exact_versions:
+            return Written(version, None)  # equal hashes: the bytes are the same
+        return self._whole_copy(key, target, source, attributes, version)
+
+    def _whole_copy(
+        self, key: str, target: str, source: Found, attributes: Attributes, version: Version | None
+    ) -> Written | Unknown:
+        """Look at a copy. One that is not whole is taken away, and the store is not asked for another."""
+        try:
+            found = self.look(target)
+        except Unavailable as error:
+            return Unknown(str(error))
+        if isinstance(found, Missing) or version not in (None, found.version):
+            return Written(version, None) if version else Unknown("the store sent no version")
+        if version is None and found.attributes.metadata != attributes.metadata:
+            return Unknown("the store sent no version, and another object is there by now")
+        if found.size_bytes != source.size_bytes:
+            self.copies = False
+            self.remove(target, found.version)
+            raise self._no_copy(key, target, f"whole ({found.size_bytes} bytes of {source.size_bytes})")
+        return Written(found.version, found.stored_at)
+
+    def _wrong(self, version: Version) -> Version:
+        """A version that no state of an object has."""
+        return Version(f"{int(version) + 1}" if self._by_generation else '"0x8D0000000000000"')
+
+    def _no_copy(self, key: str, target: str, how: str) -> Unsupported:
+        return Unsupported(f"{self._place} cannot copy {key!r} to {target!r} {how}; read it, then create {target!r}")
 
     def _not_done(self, what: str, error: Exception) -> Refused | Unknown:
         """What it means that a conditional request did not succeed."""
@@ -394,6 +486,15 @@ class ObjectStore:
         if kind is NotFound:
             return self._no_bucket()
         return kind(f"cannot {what} in {self._place}: {_reason(error)}; {cure}")
+
+
+def _is_disliked(error: BucketMQError) -> bool:
+    """Whether such a request cannot be made at all, or the store understood it and wants none of it."""
+    if isinstance(error, Unsupported | Denied):
+        return True
+    cause = error.__cause__
+    status = _status(cause) if isinstance(cause, Exception) else None
+    return isinstance(cause, CannotSign) or (status is not None and status < HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _quoted(e_tag: str | None) -> str | None:

@@ -33,9 +33,10 @@ The contract, each line a test in `bucketmq.testing.contract`:
 16. `rename`, where `renames` is true, moves the state that `version` marks to a key that has no object, in one step.
 17. Every failure that is not one of the answers above is a `BucketMQError`: `Unavailable` when trying again may help,
     `Denied`, `NotFound` (the bucket itself), `Unsupported`.
-18. `copy`, where `copies` is true, gives a key that has no object the bytes of the state that `version` marks, of any
-    size, with attributes of its own. The bytes do not go through this process, and all of them are there when it is
-    `Written`.
+18. `copy`, where `copies` is true, gives a key that has no object the bytes of the state `source`, with attributes of
+    its own. The bytes do not go through this process, and all of them are there when it is `Written`. A store that
+    finds out only then that it cannot raises `Unsupported`, has written nothing, and turns `copies` false; `Invalid`
+    is for one object that is too large for it.
 
 `etag`, `generation`, HTTP statuses and file names are words for adapters; they do not leave this package.
 """
@@ -147,7 +148,7 @@ class Store(Protocol):
     """Contract 16: whether `rename` may be called."""
 
     copies: bool
-    """Contract 18: whether `copy` may be called."""
+    """Contract 18: whether `copy` may be called. What a store has not tried yet counts as true."""
 
     exact_versions: bool
     """Whether no two writes of one key ever get the same version, not even of the same bytes."""
@@ -169,7 +170,7 @@ class Store(Protocol):
     def rename(self, key: str, target: str, version: Version) -> Removed | Refused | Unknown: ...
 
     def copy(
-        self, key: str, target: str, version: Version, attributes: Attributes = PLAIN
+        self, key: str, target: str, source: Found, attributes: Attributes = PLAIN
     ) -> Written | Refused | Unknown: ...
 
     def list(self, prefix: str, *, after: str, limit: int) -> Page: ...

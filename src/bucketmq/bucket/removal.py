@@ -7,28 +7,17 @@ obstore's errors, or an `HttpFailure`, as any request may. Which answer means wh
 
 from __future__ import annotations
 
-import re
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from datetime import timedelta
-from email.message import Message
-from http.client import HTTPException
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import obstore
 from obstore.exceptions import BaseError
 
+from bucketmq.bucket.sending import SIGNED_SECONDS, CannotSign, Sender
+
 if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
-
-SIGNED_SECONDS = 300
-"""How long a signed request is good for: longer than it takes to arrive, with clocks a little off."""
-
-ANSWER_BYTES_MAX = 10_000
-
-_CODE = re.compile(rb"<Code>\s*(\w+)\s*</Code>")
 
 
 class DeleteIf(Protocol):
@@ -37,59 +26,22 @@ class DeleteIf(Protocol):
     def __call__(self, key: str, version: str) -> None: ...
 
 
-class HttpFailure(OSError):
-    """What came instead of a good answer. It never shows the address, which has a signature in it."""
-
-    def __init__(self, reason: str, status: int | None = None, code: str | None = None) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.code = code
-
-
-class CannotSign(HttpFailure):
-    """These credentials sign no requests for others to send. Nothing was sent."""
-
-
 class SignedDelete:
     """Signs the request through obstore, which knows the credentials, and sends it with an `If-Match` of its own.
 
     Neither S3's signatures nor Azure's SAS must cover that header.
     """
 
-    def __init__(self, client: S3Store | AzureStore, *, timeout_seconds: float, ca_file: str | None = None) -> None:
+    def __init__(self, client: S3Store | AzureStore, send: Sender) -> None:
         self._client = client
-        self._timeout_seconds = timeout_seconds
-        self._ca_file = ca_file
-        self._opener: urllib.request.OpenerDirector | None = None
+        self._send = send
 
     def __call__(self, key: str, version: str) -> None:
         try:
             url = obstore.sign(self._client, "DELETE", key, timedelta(seconds=SIGNED_SECONDS))
         except (BaseError, OSError, ValueError) as error:
             raise CannotSign(str(error)) from error
-        request = urllib.request.Request(url, method="DELETE", headers={"If-Match": version})
-        try:
-            with self._open()(request, timeout=self._timeout_seconds):
-                return
-        except urllib.error.HTTPError as answer:
-            with answer:
-                failure = _failure(answer)
-        except urllib.error.URLError as error:
-            timed_out = isinstance(error.reason, TimeoutError)
-            failure = HttpFailure("no answer in time" if timed_out else "no connection")
-        except TimeoutError:
-            failure = HttpFailure("no answer in time")
-        except (OSError, HTTPException):
-            failure = HttpFailure("the connection broke")
-        raise failure from None  # what came first may quote the address
-
-    def _open(self) -> Callable[..., IO[bytes]]:
-        if self._opener is None:
-            context = ssl.create_default_context()
-            if self._ca_file:
-                context.load_verify_locations(self._ca_file)
-            self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirects())
-        return self._opener.open
+        self._send("DELETE", url, {"If-Match": version})
 
     def __repr__(self) -> str:
         return "SignedDelete()"
@@ -108,19 +60,3 @@ class HeaderDelete:
 
     def __call__(self, key: str, version: str) -> None:
         self._client_with({self._header: version}).delete(key)
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(  # noqa: PLR0917 - the standard library's signature
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> None:
-        return None
-
-
-def _failure(answer: urllib.error.HTTPError) -> HttpFailure:
-    try:
-        found = _CODE.search(answer.read(ANSWER_BYTES_MAX))
-    except (OSError, HTTPException):
-        found = None
-    code = found[1].decode() if found else answer.headers.get("x-ms-error-code")
-    return HttpFailure(f"HTTP {answer.code} {code or ''}".strip(), answer.code, code)

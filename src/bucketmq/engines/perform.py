@@ -141,8 +141,8 @@ class Hands:
                 return self.store.remove(key, version)
             case Rename(key, target, version):
                 return self.store.rename(key, target, version)
-            case Copy(key, target, version, attributes):
-                return self.store.copy(key, target, version, attributes)
+            case Copy(key, target, source, attributes):
+                return self.store.copy(key, target, source, attributes)
             case _:
                 assert_never(request)
 

@@ -145,6 +145,9 @@ class OpenBucket:
         self.local = local
         self.renames = renames
         self.copies = copies
+        """Whether the store is asked to copy. It may turn out that it cannot: `objects.copy` finds out."""
+        self.has_copied = local
+        """Whether it is known that it can."""
         self.exact_versions = exact_versions
         self.queues: dict[str, OpenQueue] = {}
         self.tables: dict[Any, Any] = {}

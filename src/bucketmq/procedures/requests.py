@@ -97,7 +97,7 @@ class Rename(Asking[Removed | Refused | Unknown], frozen=True):
 class Copy(Asking[Written | Refused | Unknown], frozen=True):
     key: str
     target: str
-    version: Version
+    source: Found
     attributes: Attributes = PLAIN
 
 

@@ -17,11 +17,11 @@ import msgspec
 from bucketmq import aio, client
 from bucketmq.bucket.folder import FolderStore
 from bucketmq.bucket.memory import MemoryStore
-from bucketmq.bucket.port import Attributes, Missing, Object, Refused, Unknown, Version, Written
+from bucketmq.bucket.port import PLAIN, Attributes, Found, Missing, Object, Refused, Unknown, Version, Written
 from bucketmq.engines.asynchronous import Asynchronous
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands, Reply
-from bucketmq.errors import Unavailable
+from bucketmq.errors import Unavailable, Unsupported
 from bucketmq.events.event import ObjectEvent
 from bucketmq.events.window import Window
 from bucketmq.notify.lazy import LazyPoster
@@ -30,9 +30,9 @@ from procedures.awaited import Awaited, Loop
 
 PREFIX = "app"
 
-STORES = ["renaming", "copying", "hashing", "folder", "cloning"]
+STORES = ["renaming", "copying", "hashing", "folder", "cloning", "promising"]
 """A store that renames in one step; one that does not; one whose versions are content hashes, as S3's are; a folder;
-one that copies by itself, as a folder does."""
+one that copies by itself, as a folder does; one that finds out only when it is asked that it cannot."""
 
 
 class Time:
@@ -71,6 +71,11 @@ class CloningStore(MemoryStore):
 
 class CopyingStore(CloningStore):
     copies = False
+
+
+class PromisingStore(CloningStore):
+    def copy(self, key: str, target: str, source: Found, attributes: Attributes = PLAIN) -> Written | Refused:
+        raise Unsupported("conditions on copies turned out not to hold")
 
 
 class HashingStore(CopyingStore):
@@ -168,6 +173,7 @@ class World:
                 "copying": CopyingStore,
                 "hashing": HashingStore,
                 "cloning": CloningStore,
+                "promising": PromisingStore,
             }
             self.store = kinds[kind](self.time.now)
         self._buckets: list[Any] = []

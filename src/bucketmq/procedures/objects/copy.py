@@ -2,17 +2,19 @@
 
 A copy is a put of its target: noted, conditional, recognised by its write's id, and recovered as one. Where the store
 copies under conditions (`bucket.port`, contract 18) the bytes do not go through this process, whatever their size;
-elsewhere the object is read and written.
+elsewhere the object is read and written. A store may find out only when it is asked that it cannot copy: it has done
+nothing then, this goes on by reading, and the bucket remembers it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import msgspec
 
 from bucketmq.bucket.port import Attributes, Found, Missing, Object, Refused, Unknown, Written
-from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound
+from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound, Unsupported
 from bucketmq.events.event import Kind, ObjectEvent, plain_version
 from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.batches import (
@@ -89,8 +91,10 @@ def copy_many(
         missed = iter(ends)
         return [next(missed) if isinstance(each, BucketMQError) else next(done) for each in sources]
 
-    batches = in_batches(copies, lambda each: 0 if bucket.copies else each.size_bytes)
-    return (yield from in_turn(batches, carry, lambda each: each.target))
+    # The first shows whether the store copies. If it does not, only so much may be read at a time.
+    first = 1 if bucket.copies and not bucket.has_copied else 0
+    rest = in_batches(copies[first:], lambda each: 0 if bucket.copies else each.size_bytes)
+    return (yield from in_turn(chain(in_batches(copies[:first]), rest), carry, lambda each: each.target))
 
 
 def _source(bucket: OpenBucket, key: str, target: str, if_version: str | None = None) -> Procedure[Object | Found]:
@@ -131,7 +135,7 @@ def _act(bucket: OpenBucket, note: Note, full: str, source: Object | Found, *, r
     while True:
         began = yield from Now()
         if isinstance(found, Missing):
-            reply = yield from create_from(full, full_target, source, attributes)
+            reply = yield from create_from(bucket, full, full_target, source, attributes)
         else:
             kind = "changed"
             source = yield from with_body(full, source)
@@ -159,18 +163,35 @@ def _act(bucket: OpenBucket, note: Note, full: str, source: Object | Found, *, r
 
 
 def create_from(
-    full: str, full_target: str, source: Object | Found, attributes: Attributes
+    bucket: OpenBucket, full: str, full_target: str, source: Object | Found, attributes: Attributes
 ) -> Procedure[Written | Refused | Unknown]:
     """Create a target that holds the bytes of a source: of the body that was read, or by the store itself. `Contended`
     if the source is not in that state any more and nothing is at the target."""
     if isinstance(source, Object):
         return (yield from Create(full_target, source.body, attributes))
-    reply = yield from Copy(full, full_target, source.version, attributes)
+    reply = yield from _create_unread(bucket, full, full_target, source, attributes)
     if isinstance(reply, Refused) and isinstance((yield from look(full_target)), Missing):
         current = yield from look(full)
         if isinstance(current, Missing) or current.version != source.version:
             raise Contended(f"{full} was changed while it was copied; a newer event tells of what is there now")
     return reply
+
+
+def _create_unread(
+    bucket: OpenBucket, full: str, full_target: str, source: Found, attributes: Attributes
+) -> Procedure[Written | Refused | Unknown]:
+    if bucket.copies:
+        try:
+            reply = yield from Copy(full, full_target, source, attributes)
+        except Unsupported:  # nothing was written
+            bucket.copies = False
+        else:
+            bucket.has_copied = True
+            return reply
+    found = yield from get(full)
+    if isinstance(found, Missing) or found.version != source.version:
+        return Refused()
+    return (yield from Create(full_target, found.body, attributes))
 
 
 def with_body(full: str, source: Object | Found) -> Procedure[Object]:

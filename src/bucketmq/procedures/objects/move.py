@@ -167,7 +167,7 @@ def _act(
     if note.renames:
         copied: _Copied | None = yield from _rename(full, full_target, source, note, exact=bucket.exact_versions)
     else:
-        copied = yield from _copy_and_remove(full, full_target, source, note, replace=replace)
+        copied = yield from _copy_and_remove(bucket, source, note, replace=replace)
     if copied is None:  # what is at the target stays there; the note sees to it that it is reported
         return Left(Contended(f"{full} was changed while it was moved; a newer event tells of what is there now"))
     event = yield from told(
@@ -267,9 +267,11 @@ def _rename_id(note: Note, version: Version, *, exact: bool) -> str:
 
 
 def _copy_and_remove(
-    full: str, full_target: str, found: Object | Found, note: Note, *, replace: bool
+    bucket: OpenBucket, found: Object | Found, note: Note, *, replace: bool
 ) -> Procedure[_Copied | None]:
     """Make the target, remove the source. None if the source was changed and what is at the target stays there."""
+    assert note.target is not None
+    full, full_target = full_key(bucket, note.key), full_key(bucket, note.target)
     mark = origin_mark(note.key, found.version)
     metadata = {**found.attributes.metadata}
     attributes = attributes_of(
@@ -280,7 +282,7 @@ def _copy_and_remove(
             attributes,
             metadata={**attributes.metadata, HOPS: metadata[HOPS], LINEAGE: metadata.get(LINEAGE, "")},
         )
-    made = yield from _make_target(full, full_target, found, attributes, replace=replace)
+    made = yield from _make_target(bucket, full, full_target, found, attributes, replace=replace)
     if not made.ours:
         return _Copied(made.version, made.write, made.stored_at, made.doubtful)
     removed = yield from remove_state(full, found.version)
@@ -314,7 +316,7 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 def _make_target(
-    full: str, full_target: str, source: Object | Found, attributes: Attributes, *, replace: bool
+    bucket: OpenBucket, full: str, full_target: str, source: Object | Found, attributes: Attributes, *, replace: bool
 ) -> Procedure[_Target]:
     """Make sure the target holds the state of the source, written by us.
 
@@ -345,7 +347,7 @@ def _make_target(
                 raise Contended(f"{full} was moved or changed meanwhile; a newer event tells of what is there now")
         began = yield from Now()
         if isinstance(found, Missing):
-            reply = yield from create_from(full, full_target, source, attributes)
+            reply = yield from create_from(bucket, full, full_target, source, attributes)
         else:
             fresh = False
             source = yield from with_body(full, source)

@@ -207,8 +207,8 @@ class SimStore:
                 insort(self._keys, target)
                 self._put(target, moved.body, moved.attributes)
                 return Removed()
-            case Copy(key, target, version, attributes):
-                if target in self.objects or not self._is_at(key, version):
+            case Copy(key, target, source, attributes):
+                if target in self.objects or not self._is_at(key, source.version):
                     return self._refuse()
                 insort(self._keys, target)
                 return self._put(target, self.objects[key].body, attributes)

@@ -23,6 +23,7 @@ from bucketmq.procedures.claiming.receive import begin
 from bucketmq.procedures.objects import batches, notes, recover, remove, sweep
 from bucketmq.procedures.objects import move as move_object
 from bucketmq.procedures.objects import report as reporting
+from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.objects.remove import remove_state
 from bucketmq.procedures.objects.report import events_queue, report
 from bucketmq.procedures.requests import Call, Delete, NewId, Now, Procedure
@@ -141,9 +142,9 @@ def _remove_anyway(full: str, version: Version) -> Procedure[Any]:
     return "removed"
 
 
-def _delete_first(full: str, full_target: str, found: Any, note: Any, *, replace: bool) -> Procedure[Any]:
-    yield from remove_state(full, found.version)
-    return (yield from _copy_and_remove(full, full_target, found, note, replace=replace))
+def _delete_first(bucket: Any, found: Any, note: Any, *, replace: bool) -> Procedure[Any]:
+    yield from remove_state(full_key(bucket, note.key), found.version)
+    return (yield from _copy_and_remove(bucket, found, note, replace=replace))
 
 
 def _no_note(bucket: Any, written: Sequence[notes.Note]) -> Procedure[str]:

@@ -136,9 +136,13 @@ class QueueKeys(msgspec.Struct, frozen=True):
     def settings(self) -> str:
         return f"{self.root}/queue.json"
 
+    @property
+    def logs(self) -> str:
+        return f"{self.root}/log/"
+
     def log(self, shard: int) -> str:
         """The folder of a shard's segments, with the slash at the end that listings want."""
-        return f"{self.root}/log/{shard}/"
+        return f"{self.logs}{shard}/"
 
     def segment(self, shard: int, base: int) -> str:
         return f"{self.log(shard)}{base:020}{SUFFIX}"

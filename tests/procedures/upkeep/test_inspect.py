@@ -136,6 +136,14 @@ DAMAGES: dict[str, tuple[Callable[[Damaged], object], str]] = {
         lambda q: (q.root / "log" / "0" / "notes.txt").write_text("hello"),
         "not-a-segment",
     ),
+    "a segment lies in the log of no shard": (
+        lambda q: shutil.copytree(q.root / "log" / "0", q.root / "log" / "00"),
+        "not-a-segment",
+    ),
+    "the settings know of fewer shards than there are": (
+        lambda q: shutil.copytree(q.root / "log" / "0", q.root / "log" / "1"),
+        "shard-hidden",
+    ),
     "a head is garbage": (lambda q: q.head.write_bytes(b"\x00garbage"), "head-unreadable"),
     "a head is empty": (lambda q: q.head.write_bytes(b""), "head-unreadable"),
     "a head is of a newer format": (lambda q: q.change(q.head, format=2), "head-unreadable"),
@@ -219,8 +227,8 @@ def test_damage_is_found_and_names_its_place(name: str, queue: Damaged) -> None:
     assert finding.key.startswith(f"queues/{QUEUE}/")
     assert finding.what
     assert finding.cure
-    if kind.startswith(("segment-", "head-ahead", "hint-wrong", "listed")):
-        assert finding.shard == 0
+    if kind.startswith(("segment-", "head-ahead", "hint-wrong", "listed", "shard-")):
+        assert finding.shard == (1 if kind == "shard-hidden" else 0)
         assert finding.offset is not None
 
 
@@ -252,6 +260,34 @@ def test_a_replaced_object_is_kept_beside(queue: Damaged) -> None:
     (kept,) = (path for path in (queue.root / "damaged").rglob("*.json"))
     assert kept.read_bytes() == b"garbage"
     assert kept.relative_to(queue.root / "damaged").parts[1:] == ("heads", "main", "0.json")
+
+
+def test_hidden_shards_are_told_by_stats_and_handed_out_when_mended(tmp_path: Path) -> None:
+    """An older `queue.json` was put back: nobody looks at the shards that were added since."""
+    damaged = Damaged(tmp_path / "inbox")
+    older = (damaged.root / "queue.json").read_bytes()
+    with bucketmq.connect(str(damaged.folder)) as bucket:
+        queue = bucket.queue(QUEUE, shards=3)
+        queue.send_many([{"n": f"in the other shards {n}"} for n in range(30)])
+        for delivery in queue.receive(1):
+            delivery.retry("later", delay_seconds=0)
+        queue.flush()
+    (damaged.root / "queue.json").write_bytes(older)
+    with bucketmq.connect(str(damaged.folder)) as bucket:
+        (told,) = (line for line in bucket.queue(QUEUE).stats().advice if "heads of" in line)
+    assert "queue.json says 1 shards, but there are heads of" in told
+    assert {finding.kind for finding in damaged.mend().mended} == {"shard-hidden"}
+    assert {f"in the other shards {n}" for n in range(30)} - damaged.left() == set()
+
+
+def test_hidden_shards_of_an_ordered_queue_are_left_to_a_person(tmp_path: Path) -> None:
+    """Their keys have been sent to other shards since: raising the count needs fences."""
+    damaged = Damaged(tmp_path / "inbox")
+    damaged.change(damaged.root / "queue.json", ordered=True)
+    shutil.copytree(damaged.root / "log" / "0", damaged.root / "log" / "1")
+    (finding,) = (each for each in damaged.inspect().findings if each.kind == "shard-hidden")
+    assert not finding.mendable
+    assert finding.cure == "raise the shard count to 2, or restore the settings"
 
 
 def test_a_loss_is_recorded_once(queue: Damaged) -> None:

@@ -31,10 +31,12 @@ from bucketmq.procedures.upkeep.archive import Archive
 from bucketmq.procedures.upkeep.readers import Reader
 from bucketmq.procedures.verbs import get, list_all, look
 from bucketmq.queue.head import Head, Span
-from bucketmq.queue.settings import DEAD_SUFFIX, Settings
+from bucketmq.queue.settings import DEAD_SUFFIX, SHARDS_MAX, Settings
 
 UPGRADE = "upgrade bucketmq"
 """What the error of an object of a later format says."""
+
+_SHARDS = frozenset(map(str, range(SHARDS_MAX)))
 
 Document = TypeVar("Document")
 replace = msgspec.structs.replace
@@ -126,6 +128,7 @@ class _Inspector:
         self.findings: list[Finding] = []
         self.segments = self.messages = 0
         self.losses = Losses()
+        self.strays: list[str] = []
         self.heads: dict[tuple[str, int], tuple[str, Object, Head | Corrupt]] = {}
 
     def find(
@@ -172,10 +175,27 @@ class _Inspector:
         return replace(plain, shards=max(shards, default=0) + 1, ordered=ordered)
 
     def _shards(self) -> Procedure[set[int]]:
-        prefix = join(self.keys.root, "log") + "/"
-        entries, _ = yield from list_all(prefix)
-        names = {entry.key.removeprefix(prefix).split("/")[0] for entry in entries}
-        return {int(name) for name in names if name.isascii() and name.isdecimal()}
+        entries, _ = yield from list_all(self.keys.logs)
+        places = {entry.key: entry.key.removeprefix(self.keys.logs).split("/")[0] for entry in entries}
+        shards = {name: int(name) for name in places.values() if name in _SHARDS}
+        self.strays = [key for key, name in places.items() if name not in shards]
+        return set(shards.values())
+
+    def find_strays(self) -> None:
+        for key in self.strays:
+            self.find("not-a-segment", key, "lies in the log of no shard", "move it out of the queue's folder")
+
+    def hidden(self, settings: Settings, shards: Sequence[_Shard]) -> Procedure[None]:
+        """Shards that the settings do not know. Raising the count of an ordered queue is more than a write."""
+        key = self.keys.settings
+        found = yield from get(key)
+        rewrite, count = None, max((seen.shard for seen in shards), default=0) + 1
+        if isinstance(found, Object) and not settings.ordered:
+            rewrite = _over(key, found, replace(settings, shards=count))
+        for seen in shards:
+            what = f"says {settings.shards} shards, but {self.keys.log(seen.shard)} holds messages: nobody gets them"
+            cure = f"set {count} shards" if rewrite else f"raise the shard count to {count}, or restore the settings"
+            self.find("shard-hidden", key, what, cure, shard=seen.shard, offset=seen.low, rewrite=rewrite)
 
     # Heads
 
@@ -428,12 +448,11 @@ def inspect(prefix: str, queue: str) -> Procedure[Inspection]:
     yield from inspector.read_losses()
     yield from inspector.read_heads()
     known = yield from inspector._shards()
+    inspector.find_strays()
     shards = {}
     for shard in sorted(known | set(range(settings.shards))):
         shards[shard] = yield from inspector.shard(shard)
-    for shard in sorted(known - set(range(settings.shards))):
-        what = f"holds messages, but the settings know of {settings.shards} shards"
-        inspector.find("shard-unknown", inspector.keys.log(shard), what, "raise the shard count", shard=shard)
+    yield from inspector.hidden(settings, [shards[shard] for shard in sorted(known) if shard >= settings.shards])
     yield from inspector.registers(shards)
     losses = tuple(Loss(shard, each.start, each.stop) for shard, gaps in inspector.losses.lost.items() for each in gaps)
     findings = tuple(inspector.findings)

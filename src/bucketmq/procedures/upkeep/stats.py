@@ -17,9 +17,11 @@ message for another subscription, or an event that a rule will pass over, counts
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from bucketmq.bucket.port import Missing, Object
+from bucketmq.bucket.port import Entry, Missing, Object
 from bucketmq.errors import Corrupt, NotFound
 from bucketmq.events.rule import OWN_QUEUES, rule_of, spoken
 from bucketmq.log.documents import Later, decode_head
@@ -171,7 +173,9 @@ class QueueStats(Value, msgspec.Struct, frozen=True):
 def stats(queue: OpenQueue) -> Procedure[QueueStats]:
     settings = yield from reload_settings(queue)
     tails = yield from _tails(queue)
-    found, damaged = yield from _subscriptions(queue, tails)
+    entries, _ = yield from list_all(queue.keys.heads)
+    found, damaged = yield from _subscriptions(queue, entries, tails)
+    hidden = yield from _hidden(queue, entries)
     letters, oldest_letter, damaged_letters = yield from _dead(queue)
     delayed, due, oldest_due, more = yield from _delayed(queue)
     readers = yield from _readers(queue, tails)
@@ -193,7 +197,7 @@ def stats(queue: OpenQueue) -> Procedure[QueueStats]:
         readers=readers,
         damaged=damaged + damaged_letters,
         lost=lost,
-        advice=(*_queue_advice(queue, found, readers, dead), *unknown),
+        advice=(*hidden, *_queue_advice(queue, found, readers, dead), *unknown),
         oldest_dead_seconds=oldest_letter,
     )
 
@@ -201,7 +205,9 @@ def stats(queue: OpenQueue) -> Procedure[QueueStats]:
 def subscriptions(queue: OpenQueue) -> Procedure[tuple[SubscriptionStats, ...]]:
     """The subscriptions of a queue by name. One LIST; for each shard a GET, and for each subscription of it two."""
     yield from reload_settings(queue)
-    return (yield from _subscriptions(queue, (yield from _tails(queue))))[0]
+    tails = yield from _tails(queue)
+    entries, _ = yield from list_all(queue.keys.heads)
+    return (yield from _subscriptions(queue, entries, tails))[0]
 
 
 def _tails(queue: OpenQueue) -> Procedure[list[int]]:
@@ -220,10 +226,9 @@ def _tail(queue: OpenQueue, shard: int) -> Procedure[int]:
 
 
 def _subscriptions(
-    queue: OpenQueue, tails: list[int]
+    queue: OpenQueue, entries: Sequence[Entry], tails: list[int]
 ) -> Procedure[tuple[tuple[SubscriptionStats, ...], tuple[Damage, ...]]]:
     """Those that exist: with a head in any shard, and `main` where there is no other."""
-    entries, _ = yield from list_all(queue.keys.heads)
     found: list[SubscriptionStats] = []
     damaged: list[Damage] = []
     for name in sorted({head_of(entry.key)[0] for entry in entries}):
@@ -234,6 +239,17 @@ def _subscriptions(
     if not found and queue.settings.main:
         found.append((yield from _subscription(queue, MAIN, tails))[0])
     return tuple(found), tuple(damaged)
+
+
+def _hidden(queue: OpenQueue, heads: Sequence[Entry]) -> Procedure[list[str]]:
+    """Whether there are heads of shards that the settings do not know: nobody receives what lies there."""
+    shards = max((head_of(entry.key)[1] + 1 for entry in heads), default=0)
+    if shards <= queue.settings.shards or shards <= (yield from reload_settings(queue)).shards:
+        return []
+    return [
+        f"{queue.keys.settings} says {queue.settings.shards} shards, but there are heads of {shards}: what lies in the "
+        f"others is not handed out. Was it restored? Run bucketmq doctor --deep {queue.name}"
+    ]
 
 
 def _readers(queue: OpenQueue, tails: list[int]) -> Procedure[tuple[ReaderStats, ...]]:

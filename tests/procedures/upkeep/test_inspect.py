@@ -268,8 +268,9 @@ def test_hidden_shards_are_told_by_stats_and_handed_out_when_mended(tmp_path: Pa
     older = (damaged.root / "queue.json").read_bytes()
     with bucketmq.connect(str(damaged.folder)) as bucket:
         queue = bucket.queue(QUEUE, shards=3)
-        queue.send_many([{"n": f"in the other shards {n}"} for n in range(30)])
-        for delivery in queue.receive(1):
+        for n in range(30):
+            queue.send({"n": f"in the other shards {n}"}, key=str(n))
+        for delivery in queue.receive(100):
             delivery.retry("later", delay_seconds=0)
         queue.flush()
     (damaged.root / "queue.json").write_bytes(older)

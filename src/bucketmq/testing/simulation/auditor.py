@@ -107,7 +107,10 @@ class Auditor:
             self.problems.append(text)
 
     def log(self, queue: str, shard: int) -> ShardWatch:
-        return self.logs.setdefault((queue, shard), ShardWatch())
+        found = self.logs.get((queue, shard))
+        if found is None:
+            found = self.logs[queue, shard] = ShardWatch()
+        return found
 
     def landed(self, who: str, key: str, body: bytes | None) -> None:
         """Something changed in the store."""

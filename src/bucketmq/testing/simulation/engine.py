@@ -7,6 +7,7 @@ clock, and any number of procedures running at once. A crash drops all of it bet
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from inspect import isgenerator
 from typing import Any, Protocol
 
@@ -43,6 +44,8 @@ PREEMPTED = 0.05
 """How often a procedure that asks for the time is kept waiting: other threads of its process run in between."""
 
 Ended = Callable[[Any, BaseException | None], None]
+Asked = tuple[str | None, float, Callable[..., None], tuple[Any, ...]]
+"""Of a request under way: its process' fate, when it was asked, and what is called with whom when the answer comes."""
 
 
 class Network(Protocol):
@@ -130,63 +133,75 @@ class Process:
             self._stalled.append((self._resume, (task, value, error)))
             return
         stack = task.stack
+        procedure = stack[-1]
+        send = procedure.send
         while True:
             try:
-                request = stack[-1].send(value) if error is None else stack[-1].throw(error)
+                request = send(value) if error is None else procedure.throw(error)
             except StopIteration as end:
-                stack.pop()
-                if not stack:
-                    self._end(task, end.value, None)
-                    return
                 value, error = end.value, None
+                if not self._is_called(task, value, None):
+                    return
+                procedure = stack[-1]
+                send = procedure.send
                 continue
             except Exception as raised:
-                stack.pop()
-                if not stack:
-                    self._end(task, None, raised)
-                    return
                 value, error = None, raised
+                if not self._is_called(task, None, raised):
+                    return
+                procedure = stack[-1]
+                send = procedure.send
                 continue
-            value, error = None, None
+            error = None
             kind = type(request)
             if kind is Now:
                 value = world.now + self.skew_seconds if self.clock is None else self.clock.now()
                 if world.chance() < PREEMPTED:
                     world.after(0.0, self._resume, task, value, None)
                     return
-            elif kind is Chance:
-                value = world.chance()
-            elif kind is NewId:
-                value = world.new_id()
             elif kind in _STORE:
-                self._ask(self.store, request, lambda answer, failed: self._resume(task, answer, failed))
-                return
-            elif kind is Post:
-                assert self.http is not None, "this process has no network"
-                self._ask(self.http, request, lambda answer, failed: self._resume(task, answer, failed))
-                return
-            elif kind is Together:
-                self._together(task, request.requests)
-                return
-            elif kind is Pause:
-                world.after(request.seconds, self._resume, task, None, None)
+                self._ask(self.store, request, self._resume, task)
                 return
             elif kind is Wait:
                 self._wait(task, request)
                 return
+            elif kind is Pause:
+                world.after(request.seconds, self._resume, task, None, None)
+                return
+            elif kind is Chance:
+                value = world.chance()
+            elif kind is Together:
+                self._together(task, request.requests)
+                return
+            elif kind is NewId:
+                value = world.new_id()
+            elif kind is Post:
+                assert self.http is not None, "this process has no network"
+                self._ask(self.http, request, self._resume, task)
+                return
             elif kind is Spawn:
+                value = None
                 self.start(request.procedure, request.name)
             elif kind is Call:
                 value, error = _call(request)
                 if self._is_dead():
                     return
                 if isgenerator(value):
-                    stack.append(value)
+                    procedure = value
+                    send = procedure.send
+                    stack.append(procedure)
                     value = None
             elif kind is IfAbandoned:
-                pass  # callers stay here until their process dies
+                value = None  # callers stay here until their process dies
             else:
                 raise AssertionError(request)
+
+    def _is_called(self, task: Task, value: Any, error: BaseException | None) -> bool:
+        """Whether the procedure that has just ended was called by another one of its task; if not, the task ends."""
+        task.stack.pop()
+        if not task.stack:
+            self._end(task, value, error)
+        return bool(task.stack)
 
     def _is_dead(self) -> bool:
         return not self.alive
@@ -198,32 +213,30 @@ class Process:
         elif error is not None:
             self.broken = self.broken or error
 
-    def _ask(
-        self, where: Network, request: StoreRequest | Post, resume: Callable[[Any, BaseException | None], None]
-    ) -> None:
+    def _ask(self, where: Network, request: StoreRequest | Post, resume: Callable[..., None], *whom: Any) -> None:
+        """Send a request off; `resume` is called with `whom`, the answer and the error."""
         fate = self.on_request(self)
         if fate == "before":
             self.kill()
             return
-
         began = 0.0 if self.clock is None else self.clock.tick()
+        where.submit(self.name, request, partial(self._answered, (fate, began, resume, whom)))
 
-        def answered(answer: Any, error: BaseException | None) -> None:
-            if not self.alive:
-                return
-            if fate == "after":
-                self.kill()
-                return
-            if self.frozen_until > self.world.now:
-                self._stalled.append((answered, (answer, error)))
-                return
-            if isinstance(answer, Written) and self.clock is not None and answer.stored_at is not None:
+    def _answered(self, asked: Asked, answer: Any, error: BaseException | None) -> None:
+        if not self.alive:
+            return
+        fate, began, resume, whom = asked
+        if fate == "after":
+            self.kill()
+            return
+        if self.frozen_until > self.world.now:
+            self._stalled.append((self._answered, (asked, answer, error)))
+            return
+        if type(answer) is Written:
+            if self.clock is not None and answer.stored_at is not None:
                 self.clock.observe(answer.stored_at, began, self.clock.tick())
-            if isinstance(answer, Written):
-                self.skew_seconds = max(-1.0, min(1.0, self.skew_seconds))  # it has seen the store's clock now
-            resume(answer, error)
-
-        where.submit(self.name, request, answered)
+            self.skew_seconds = max(-1.0, min(1.0, self.skew_seconds))  # it has seen the store's clock now
+        resume(*whom, answer, error)
 
     def _together(self, task: Task, requests: tuple[StoreRequest, ...]) -> None:
         replies: list[Any] = [None] * len(requests)
@@ -237,11 +250,7 @@ class Process:
                 self._resume(task, replies, None)
 
         for place, request in enumerate(requests):
-            self._ask(
-                self.store,
-                request,
-                lambda answer, error, place=place: arrived(place, answer, error),  # type: ignore[misc]
-            )
+            self._ask(self.store, request, arrived, place)
             if not self.alive:
                 return
 

@@ -31,6 +31,7 @@ from bucketmq.testing.simulation.faults import NONE, Faults
 from bucketmq.testing.simulation.world import World
 
 LATENCY_SECONDS = 0.005, 0.040
+_SOONEST_SECONDS, _SPREAD_SECONDS = LATENCY_SECONDS[0], LATENCY_SECONDS[1] - LATENCY_SECONDS[0]
 TIMEOUT_SECONDS = 0.5, 3.0
 """How long a client waits for an answer that does not come."""
 
@@ -41,9 +42,9 @@ SLOW_SECONDS = 1.0, 20.0
 Deliver = Callable[[Any, BaseException | None], None]
 
 _LANDS = frozenset({"slow", "lost_reply", "late_landing"})
-_READS = Get | Look | List
-_CONDITIONAL = Create | Replace | Remove | Rename | Copy
-_MAKES = Create | Rename | Copy
+_READS = frozenset({Get, Look, List})
+_CONDITIONAL = frozenset({Create, Replace, Remove, Rename, Copy})
+_MAKES = frozenset({Create, Rename, Copy})
 _NAMES = {
     Get: "get",
     Create: "create",
@@ -105,17 +106,20 @@ class SimStore:
     def submit(self, who: str, request: StoreRequest, deliver: Deliver) -> None:
         """Send a request off; `deliver` is called with the answer, or with an error, or never if the client died."""
         self.requests += 1
-        world, fault = self.world, self._draw(request)
-        there, back = world.between(*LATENCY_SECONDS), world.between(*LATENCY_SECONDS)
-        if isinstance(request, _MAKES) and (fault is None or fault in _LANDS):
-            self.creates_in_flight += 1
-        if (fault is None or fault in _LANDS) and not isinstance(request, _READS):
+        world, kind = self.world, type(request)
+        fault = None if self.faults is NONE else self._draw(kind)
+        there = _SOONEST_SECONDS + _SPREAD_SECONDS * world.chance()
+        back = _SOONEST_SECONDS + _SPREAD_SECONDS * world.chance()
+        if kind not in _READS and (fault is None or fault in _LANDS):
             self.writes_in_flight += 1
+            if kind in _MAKES:
+                self.creates_in_flight += 1
         if fault is None:
             world.after(there, self._arrive, who, request, deliver, back)
             return
         world.faults[fault] += 1
-        world.note(who, f"{fault}: {describe(request)}")
+        if world.lines is not None:
+            world.note(who, f"{fault}: {describe(request)}")
         if fault == "slow":
             seconds, part = world.between(*SLOW_SECONDS), world.chance()
             world.after(seconds * part, self._arrive, who, request, deliver, seconds * (1 - part))
@@ -131,18 +135,15 @@ class SimStore:
             elif fault == "late_landing":
                 world.after(patience + world.between(*LATE_SECONDS), self._arrive, who, request, None, 0.0)
 
-    def _draw(self, request: StoreRequest) -> str | None:
-        faults = self.faults
-        if faults is NONE:
-            return None
-        chance = self.world.chance
+    def _draw(self, kind: type) -> str | None:
+        faults, chance = self.faults, self.world.chance
         if faults.lost_request and chance() < faults.lost_request:
             return "lost_request"
         if faults.lost_reply and chance() < faults.lost_reply:
             return "lost_reply"
-        if faults.late_landing and chance() < faults.late_landing and not isinstance(request, _READS):
+        if faults.late_landing and chance() < faults.late_landing and kind not in _READS:
             return "late_landing"
-        if faults.conflict_409 and chance() < faults.conflict_409 and isinstance(request, _CONDITIONAL):
+        if faults.conflict_409 and chance() < faults.conflict_409 and kind in _CONDITIONAL:
             return "conflict_409"
         if faults.error_503 and chance() < faults.error_503:
             return "error_503"
@@ -152,11 +153,12 @@ class SimStore:
 
     def _arrive(self, who: str, request: StoreRequest, deliver: Deliver | None, back: float) -> None:
         self.who = who
+        kind = type(request)
         answer = self.perform(request)
-        if isinstance(request, _MAKES):
-            self.creates_in_flight -= 1
-        if not isinstance(request, _READS):
+        if kind not in _READS:
             self.writes_in_flight -= 1
+            if kind in _MAKES:
+                self.creates_in_flight -= 1
         if self.world.lines is not None:
             self.world.note(who, f"{describe(request)} -> {type(answer).__name__ if answer is not None else 'ok'}")
         if deliver is not None:
@@ -260,7 +262,7 @@ class SimStore:
 
 def _no_answer(request: StoreRequest, why: str) -> tuple[Unknown | None, Unavailable | None]:
     """What a client makes of silence: a write's outcome is unknown, anything else may be tried again."""
-    if isinstance(request, _CONDITIONAL):
+    if type(request) in _CONDITIONAL:
         return Unknown(why), None
     return None, Unavailable(f"simulated {why}: {describe(request)}")
 

@@ -36,8 +36,8 @@ class World:
 
     def after(self, seconds: float, function: Callable[..., None], *arguments: Any) -> None:
         """Call `function` in `seconds`. Events of one moment come in an order that the seed decides."""
-        self.pushed += 1
-        heappush(self._heap, (self.now + seconds, self.chance(), self.pushed, function, arguments))
+        self.pushed = pushed = self.pushed + 1
+        heappush(self._heap, (self.now + seconds, self.chance(), pushed, function, arguments))
 
     def run(self, until: Callable[[], bool], limit: float) -> bool:
         """Let things happen until `until()` holds (asked every few events) or virtual time passes `limit`.
@@ -52,9 +52,8 @@ class World:
                 over = until()
                 self.now = self.now if over else max(self.now, limit)
                 return over
-            moment, _, _, function, arguments = heappop(heap)
+            self.now, _, _, function, arguments = heappop(heap)
             self.popped += 1
-            self.now = moment
             function(*arguments)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 import msgspec
@@ -17,7 +18,13 @@ BOOKKEEPING = frozenset({"queues", "rules", "inventory", "tables", "probe", "doc
 
 def join(*parts: str) -> str:
     """Key parts joined, empty ones left out."""
-    return "/".join(part for part in parts if part)
+    return "/".join(filter(None, parts))
+
+
+@functools.lru_cache(maxsize=1024)
+def _root(prefix: str, folder: str, name: str) -> str:
+    """The folder of one queue or table: every key below it begins so."""
+    return join(prefix, folder, name)
 
 
 def is_bookkeeping(key: str) -> bool:
@@ -98,7 +105,7 @@ class TableKeys(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> str:
-        return join(self.prefix, "tables", self.table)
+        return _root(self.prefix, "tables", self.table)
 
     @property
     def head(self) -> str:
@@ -130,7 +137,7 @@ class QueueKeys(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> str:
-        return join(self.prefix, "queues", self.queue)
+        return _root(self.prefix, "queues", self.queue)
 
     @property
     def settings(self) -> str:

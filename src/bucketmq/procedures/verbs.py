@@ -64,31 +64,32 @@ class Patience:
         self._pause = min(self._pause * 2, PAUSE_MAX_SECONDS)
 
 
-def _patiently(request: Asking[Reply], what: str) -> Procedure[Reply]:
-    patience = Patience(what)
+def _patiently(request: Asking[Reply], doing: str, key: str) -> Procedure[Reply]:
+    patience: Patience | None = None
     while True:
         try:
-            reply = yield from request
+            reply: Reply = yield request  # type: ignore[misc]  # as `yield from`, without a generator for each request
         except Unavailable as error:
+            patience = patience if patience is not None else Patience(f"{doing} {key}")
             yield from patience.again(error)
         else:
             return reply
 
 
 def get(key: str) -> Procedure[Object | Missing]:
-    return (yield from _patiently(Get(key), f"reading {key}"))
+    return _patiently(Get(key), "reading", key)
 
 
 def look(key: str) -> Procedure[Found | Missing]:
-    return (yield from _patiently(Look(key), f"looking at {key}"))
+    return _patiently(Look(key), "looking at", key)
 
 
 def delete(key: str) -> Procedure[None]:
-    yield from _patiently(Delete(key), f"deleting {key}")
+    return _patiently(Delete(key), "deleting", key)
 
 
 def list_page(prefix: str, *, after: str = "", limit: int = PAGE) -> Procedure[Page]:
-    return (yield from _patiently(List(prefix, after, limit), f"listing {prefix}"))
+    return _patiently(List(prefix, after, limit), "listing", prefix)
 
 
 def list_all(prefix: str, *, after: str = "", pages_max: int = 1_000_000) -> Procedure[tuple[list[Entry], bool]]:

@@ -62,8 +62,10 @@ class Keeper:
             desk.have_looked_after()
 
     def tick_seconds(self) -> float:
-        shortest = min((lot.lease_seconds for lot in list(self._lots)), default=TICK_SECONDS * TICKS_PER_LEASE)
-        return min(TICK_SECONDS, shortest / TICKS_PER_LEASE)
+        lots = list(self._lots)
+        if not lots:
+            return TICK_SECONDS
+        return min(TICK_SECONDS, min(lot.lease_seconds for lot in lots) / TICKS_PER_LEASE)
 
 
 def keep(keeper: Keeper) -> Procedure[None]:

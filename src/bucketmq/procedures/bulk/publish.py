@@ -221,8 +221,8 @@ def _delay(queue: OpenQueue, aimed: Aimed) -> Procedure[bool]:
 
 
 def _place(queue: OpenQueue, aimed: Aimed) -> Procedure[bool]:
-    body = lines.encode_parts(aimed.id, aimed.parts)
-    return (yield from place(queue, queue.log(aimed.shard), aimed.base, body, begins_with(aimed.id)))
+    body, count = lines.encode_parts(aimed.id, aimed.parts), sum(part.count for part in aimed.parts)
+    return (yield from place(queue, queue.log(aimed.shard), aimed.base, body, begins_with(aimed.id), count=count))
 
 
 def _find_or_place(queue: OpenQueue, aimed: Aimed, chosen_at: float) -> Procedure[bool]:

@@ -50,8 +50,8 @@ def marked(move: str) -> Mine:
     return mine
 
 
-def place(queue: OpenQueue, shard_log: ShardLog, base: int, body: bytes, mine: Mine) -> Procedure[bool]:
-    """Create the segment at `base`; False if another one took the place, or trimming passed it.
+def place(queue: OpenQueue, shard_log: ShardLog, base: int, body: bytes, mine: Mine, *, count: int) -> Procedure[bool]:
+    """Create the segment of `count` messages at `base`; False if another one took the place, or trimming passed it.
 
     One PUT; one GET more when refused or unknown, and one of the trim mark unless it was certain a moment ago that
     `base` was free.
@@ -82,7 +82,7 @@ def place(queue: OpenQueue, shard_log: ShardLog, base: int, body: bytes, mine: M
         yield from delete(key)
         shard_log.learn(low, 0.0)
         return False
-    shard_log.learn(base + Segment(base, body).count, landed_at)
+    shard_log.learn(base + count, landed_at)
     yield from maybe_hint(queue, shard_log)
     return True
 
@@ -108,14 +108,17 @@ def is_outdated(queue: OpenQueue, shards: int) -> bool:
     return queue.settings.ordered and (queue.stale or queue.settings.shards != shards)
 
 
-def append(queue: OpenQueue, shard_log: ShardLog, body: bytes, mine: Mine, shards: int) -> Procedure[int]:
-    """Put one segment at the end of the log; returns its base. `shards` is the count by which the log was chosen."""
+def append(
+    queue: OpenQueue, shard_log: ShardLog, body: bytes, mine: Mine, *, count: int, shards: int
+) -> Procedure[int]:
+    """Put one segment of `count` messages at the end of the log; returns its base. `shards` is the shard count by which
+    the log was chosen."""
     refused = 0
     while True:
         base = yield from tail(queue, shard_log)
         if is_outdated(queue, shards):
             raise Fenced
-        if (yield from place(queue, shard_log, base, body, mine)):
+        if (yield from place(queue, shard_log, base, body, mine, count=count)):
             return base
         refused += 1
         if refused % HOPS_MAX == 0:  # far behind: others sent a lot since we last did
@@ -131,7 +134,8 @@ def post(queue: OpenQueue, shard_log: ShardLog, parcel: Parcel) -> Procedure[int
             raise Fenced
         queue.turn += 1  # a step round the shards for each write, so that single sends gather instead of spreading
         body = b"".join(each.lines for each in parcels)
-        base = yield from append(queue, shard_log, body, begins_with(parcels[0].first_id), shards)
+        count = sum(each.count for each in parcels)
+        base = yield from append(queue, shard_log, body, begins_with(parcels[0].first_id), count=count, shards=shards)
         for each in parcels:
             each.base = base
             base += each.count

@@ -58,10 +58,10 @@ def finish_moves(desk: Desk, *, own: bool) -> Procedure[int]:
 
     def create(target: Target) -> Procedure[bool]:
         letters = yield from _letters(desk, there, target)
-        counts[target] = len(letters)
+        counts[target] = count = len(letters)
         # Without letters the head does not name the target any more: another process has finished these moves.
         body, shard_log = lines.encode(letters), there.log(target.shard)
-        return not letters or (yield from place(there, shard_log, target.base, body, marked(target.move)))
+        return not letters or (yield from place(there, shard_log, target.base, body, marked(target.move), count=count))
 
     def enter_others(taken: list[Target]) -> Procedure[list[Target]]:
         others: list[Target] = []

@@ -53,7 +53,7 @@ def send_once(queue: OpenQueue, dedup_key: str, message: Message) -> Procedure[D
                 shard_log.learn(segment.end, 0.0)
                 return mine(segment)
         body = lines.encode([msgspec.structs.replace(message, id=entry.id)])
-        return (yield from place(queue, shard_log, entry.base, body, mine))
+        return (yield from place(queue, shard_log, entry.base, body, mine, count=1))
 
     def enter_others(taken: list[DedupEntry]) -> Procedure[list[DedupEntry] | None]:
         entry = yield from _aim(queue, message.key, taken[0].id, taken[0].at)

@@ -159,9 +159,10 @@ def _land(queue: OpenQueue, group: Group, messages: list[Message]) -> Procedure[
     """Have the group's segments in the log. False if another process has finished the group, or gone on with it."""
 
     def create(portion: Portion) -> Procedure[bool]:
-        target = portion.target
-        body = lines.encode([replace(message, move=target.move) for message in portion.of(messages)])
-        return (yield from place(queue, queue.log(target.shard), target.base, body, marked(target.move)))
+        target, its = portion.target, portion.of(messages)
+        body = lines.encode([replace(message, move=target.move) for message in its])
+        mine, shard_log = marked(target.move), queue.log(target.shard)
+        return (yield from place(queue, shard_log, target.base, body, mine, count=len(its)))
 
     def enter_others(taken: list[Portion]) -> Procedure[list[Portion] | None]:
         others = {}

@@ -38,7 +38,7 @@ def send_to(queue: OpenQueue, subscription: str, messages: Sequence[Message]) ->
                 while its:
                     move = yield from NewId()
                     body, count = _segment(its, subscription, move)
-                    yield from append(queue, queue.log(shard), body, marked(move), shards)
+                    yield from append(queue, queue.log(shard), body, marked(move), count=count, shards=shards)
                     del its[:count]
         except Fenced:
             pass  # the shard count was raised: the rest goes to the shards of the new count

@@ -95,7 +95,7 @@ def _put_fence(queue: OpenQueue, shard: int, shards: int) -> Procedure[int]:
     shard_log = queue.log(shard)
     while True:
         base = yield from tail(queue, shard_log)
-        if (yield from place(queue, shard_log, base, fence, begins_with(name))):
+        if (yield from place(queue, shard_log, base, fence, begins_with(name), count=1)):
             return base
 
 

@@ -75,7 +75,6 @@ def _settling(
 
 class Delivery(DeliveryData):
     __doc__ = DeliveryData.__doc__
-    __slots__ = ()
 
     ack = _settling(DeliveryApi.ack)
     retry = _settling(DeliveryApi.retry)
@@ -86,8 +85,6 @@ class Delivery(DeliveryData):
 
 class DeliveryOf(HasModel[Body], Delivery):
     """A delivery whose body is a model: what `receive(body=Model)` gives."""
-
-    __slots__ = ()
 
 
 class Deliveries(AsyncIterator[Delivery]):

@@ -54,15 +54,12 @@ def connect(url: str, *, probe: bool = True, **options: Unpack[StoreOptions]) ->
 
 class Delivery(Settling):
     __doc__ = DeliveryData.__doc__
-    __slots__ = ()
 
     extend = blocking(DeliveryApi.extend)
 
 
 class DeliveryOf(HasModel[Body], Delivery):
     """A delivery whose body is a model: what `receive(body=Model)` gives."""
-
-    __slots__ = ()
 
 
 class Subscription(SubscriptionFacade):

@@ -75,13 +75,18 @@ class Value:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
-        fields = _without_refs(msgspec.json.schema(cls)) if issubclass(cls, msgspec.Struct) else {"type": "object"}
+        fields = _without_refs(msgspec.json.schema(cls)) if cls._is_its_fields() else {"type": "object"}
         return {"title": cls.__name__, **fields}
+
+    @classmethod
+    def _is_its_fields(cls) -> bool:
+        """Whether `to_dict` gives the fields of a struct: a delivery is a struct and has another form."""
+        return issubclass(cls, msgspec.Struct) and cls.to_dict is Value.to_dict
 
     @classmethod
     def _from_plain(cls, value: Any) -> Any:
         """A value as it is, or made of plain values."""
-        if isinstance(value, cls) or not issubclass(cls, msgspec.Struct):
+        if isinstance(value, cls) or not cls._is_its_fields():
             return value
         try:
             return msgspec.convert(value, cls, strict=False)

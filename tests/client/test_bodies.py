@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
+import weakref
 from dataclasses import dataclass
 from typing import Any, assert_type
 
@@ -27,6 +29,12 @@ class Order(msgspec.Struct):
 class OrderData:
     id: str
     items: list[Item]
+
+
+@dataclass
+class Referring:
+    n: int
+    delivery: Any = None
 
 
 GOOD = {"id": "a", "items": [{"price": 3}]}
@@ -100,3 +108,34 @@ def test_the_asyncio_facade_gives_models_too() -> None:
             await delivery.ack()
 
     asyncio.run(receive())
+
+
+def test_each_delivery_of_a_batch_of_several_spans_has_its_own_body_and_attempt() -> None:
+    with bucketmq.connect("memory://", probe=False) as bucket:
+        queue = bucket.queue("numbers")
+        queue.send_many(range(6))
+        for delivery in queue.receive(4):
+            if delivery.body % 2:
+                delivery.ack()
+            else:
+                delivery.retry(delay_seconds=0.0)
+        again = queue.receive(6)
+        assert [(each.offset, each.body, each.attempt) for each in again] == [
+            (0, 0, 2),
+            (2, 2, 2),
+            (4, 4, 1),
+            (5, 5, 1),
+        ]
+
+
+def test_a_model_that_refers_to_its_delivery_is_forgotten_with_it() -> None:
+    with bucketmq.connect("memory://", probe=False) as bucket:
+        queue = bucket.queue("orders")
+        queue.send({"n": 1})
+        (delivery,) = queue.receive(1, body=Referring)
+        delivery.body.delivery = delivery
+        delivery.ack(wait=True)
+        forgotten = weakref.ref(delivery.body)
+        del delivery
+        gc.collect()
+        assert forgotten() is None

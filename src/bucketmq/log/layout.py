@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from functools import cached_property
 
 import msgspec
 
@@ -129,13 +130,13 @@ class TableKeys(msgspec.Struct, frozen=True):
         return f"{self.root}/unused.json"
 
 
-class QueueKeys(msgspec.Struct, frozen=True):
+class QueueKeys(msgspec.Struct, frozen=True, dict=True):
     """The keys of one queue below a bucket's prefix."""
 
     prefix: str
     queue: str
 
-    @property
+    @cached_property
     def root(self) -> str:
         return _root(self.prefix, "queues", self.queue)
 

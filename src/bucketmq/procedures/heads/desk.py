@@ -32,7 +32,7 @@ from bucketmq.queue.commands import Command, Jump, Lost, Outcome, Settle, Settle
 from bucketmq.queue.head import Head, Span, stamp
 from bucketmq.queue.machine import apply
 from bucketmq.queue.message import ATTEMPT_ERROR_CHARS_MAX, Failure
-from bucketmq.queue.policy import Policy, policy_of
+from bucketmq.queue.policy import Policy
 
 CONFLICTS_MAX = 100
 """A commit that lost this many races in a row gives up with `Contended`."""
@@ -136,7 +136,8 @@ class Desk:
 
     @property
     def policy(self) -> Policy:
-        return msgspec.structs.replace(policy_of(self.queue.settings), ordered=self.ordered)
+        settings = self.queue.settings
+        return Policy(settings.attempts_max, settings.in_flight_max, self.ordered)
 
     @property
     def head(self) -> Head | None:

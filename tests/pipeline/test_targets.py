@@ -115,9 +115,13 @@ def test_a_condition_that_cannot_be_is_told_before_anything_runs(where: str, com
     assert "queue 'out'" in str(caught.value)
 
 
-def test_a_pipeline_that_would_feed_itself_is_refused() -> None:
+@pytest.mark.parametrize("source", [FromQueue("posts", POST), FromEvents()], ids=["queue", "events"])
+def test_a_pipeline_that_would_feed_itself_is_refused(source: FromQueue | FromEvents) -> None:
     with pytest.raises(bucketmq.Invalid, match="writes into the queue that it reads"):
-        Pipeline(name="p", source=FromQueue("posts", POST), target=ToQueue(queue="posts"))
+        Pipeline(name="p", source=source, target=ToQueue(queue=source.log))
+
+
+def test_a_pipeline_that_feeds_itself_some_rows_is_not_refused() -> None:
     Pipeline(name="p", source=FromQueue("posts", POST), target=ToQueue(queue="posts", where="flagged"))
 
 

@@ -205,6 +205,9 @@ class SubscriptionApi(Generic[Delivery]):
         The handler may be plain or async. It returns nothing or an outcome (`Done`, `Retry`, `Bury`, `Release`); an
         exception is a retry with its traceback kept. Leases are kept alive while it runs. `prefetch` messages are
         claimed at a time, four for each handler by default.
+
+        With `stop_when_empty` it ends when nothing is ready, or due again, any more. Messages that wait for a retry are
+        left; messages that are ready behind `in_flight_max` others are waited for while workers hold those.
         """
         lent = self.queue.bucket.lent
         with lent.stops(signals) as stop:

@@ -208,8 +208,8 @@ def check_attributes(attributes: Attributes) -> None:
     if attributes is PLAIN:
         return
     kind = attributes.content_type
-    if kind and (len(kind) > CONTENT_TYPE_BYTES_MAX or not _VALUE.fullmatch(kind)):
-        raise Invalid(f"{kind[:80]!r} is not a content type; use one such as 'text/plain'")
+    if kind and (not isinstance(kind, str) or len(kind) > CONTENT_TYPE_BYTES_MAX or not _VALUE.fullmatch(kind)):
+        raise Invalid(f"{kind!r:.80} is not a content type; use one such as 'text/plain'")
     for name, value in attributes.metadata.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise Invalid(f"metadata is text by name; {name!r:.80} is {value!r:.80}: write numbers as text")

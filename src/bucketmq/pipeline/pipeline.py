@@ -15,7 +15,6 @@ from bucketmq.errors import Invalid
 from bucketmq.pipeline.chain import Chain
 from bucketmq.pipeline.ends import (
     FromEvents,
-    FromQueue,
     FromTable,
     Source,
     Target,
@@ -89,7 +88,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     def _feeds_itself(self, target: Target) -> bool:
         if not isinstance(target, ToQueue) or target.bucket is not None or target.where is not None:
             return False  # with a condition it may well end
-        return isinstance(self.source, FromQueue) and target.queue == self.source.queue
+        return not isinstance(self.source, FromTable) and target.queue == self.source.log
 
     @property
     def follows(self) -> bool:

@@ -43,8 +43,8 @@ def test_one_receive_may_span_several_segments(queue: Any) -> None:
     assert [delivery.body for delivery in queue.receive(10)] == list(range(5))
 
 
-@pytest.mark.parametrize("limit", [0, -1])
-def test_a_limit_below_one_is_invalid(queue: Any, limit: int) -> None:
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "5", None])
+def test_a_limit_that_is_not_a_whole_number_of_at_least_one_is_invalid(queue: Any, limit: Any) -> None:
     with pytest.raises(bucketmq.Invalid, match="at least 1"):
         queue.receive(limit)
 

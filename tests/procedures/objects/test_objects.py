@@ -187,6 +187,12 @@ def test_a_key_that_is_no_text_is_refused(bucket: Any) -> None:
             use()
 
 
+def test_a_content_type_that_is_not_text_is_refused_and_leaves_no_note(memory: World) -> None:
+    with pytest.raises(bucketmq.Invalid, match="5 is not a content type"):
+        memory.connect().put("a", "x", content_type=5)
+    assert memory.notes() == []
+
+
 @pytest.mark.parametrize(
     "metadata",
     [{"big": "x" * METADATA_BYTES_MAX}, {"bad name": "x"}, {"n": "\u00fc"}, {"n": " x"}],

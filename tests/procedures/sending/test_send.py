@@ -59,6 +59,12 @@ def test_send_many_of_nothing_sends_nothing(world: World, queue: Any) -> None:
     assert world.keys("log/") == []
 
 
+def test_send_many_of_what_is_not_a_list_is_invalid(world: World, queue: Any) -> None:
+    with pytest.raises(bucketmq.Invalid, match="bodies are a list, not None"):
+        queue.send_many(None)
+    assert world.keys("log/") == []
+
+
 def test_headers_key_and_time_arrive_with_the_message(world: World, queue: Any) -> None:
     before = world.now()
     queue.send("x", key="user-7", headers={"trace": "abc", "ключ": "значение"})

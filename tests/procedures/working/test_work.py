@@ -80,6 +80,30 @@ def test_what_a_handler_returns_is_what_becomes_of_it(
     assert (stats.depth, stats.delayed, stats.dead, stats.in_flight) == (depth, delayed, dead, 0)
 
 
+def test_a_worker_that_stops_when_empty_waits_for_what_is_ready_behind_messages_in_flight(
+    world: World, bucket: Any
+) -> None:
+    queue = bucket.queue("jobs", in_flight_max=2)
+    queue.send_many(range(3))
+    held = world.connect().queue("jobs").receive(2)
+    seen: list[int] = []
+    worker = threading.Thread(target=run, args=(queue, lambda delivery: seen.append(delivery.body)))
+    worker.start()
+    eventually(lambda: queue.receive(1).full)
+    assert worker.is_alive()
+    for delivery in held:
+        delivery.ack(wait=True)
+    worker.join(30)
+    assert seen == [2]
+
+
+def test_a_worker_that_stops_when_empty_does_not_wait_for_retries(bucket: Any) -> None:
+    queue = bucket.queue("jobs", in_flight_max=2)
+    queue.send_many(range(3))
+    run(queue, lambda _: Retry(delay_seconds=1000))
+    assert queue.receive(1).full
+
+
 def test_a_released_message_is_handed_out_again_as_the_same_attempt(queue: Any) -> None:
     queue.send("x")
     attempts: list[int] = []

@@ -102,8 +102,8 @@ def receive(
     Per lot one PUT and, in steady state, one GET. While idle one GET for each shard, at first every 20 ms, then less
     and less often. For the sake of filling, an empty shard is asked no more often than that.
     """
-    if limit < 1:
-        raise Invalid(f"receive at least 1 message, not {limit}")
+    if not isinstance(limit, int) or limit < 1:
+        raise Invalid(f"limit must be a whole number of at least 1 message, not {limit!r:.80}")
     stop = stop if stop is not None else Latch()
     now = yield from Now()
     deadline, patient = now + wait_seconds, wait_seconds > 0

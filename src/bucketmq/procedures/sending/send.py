@@ -61,6 +61,8 @@ KeyOf = str | Callable[[Any], str | None] | None
 
 def letters(bodies: Iterable[Any], key: KeyOf, headers: object, dedup_key: object = None) -> Letters:
     """Check what a caller wants to send; `Invalid` says what is wrong with it."""
+    if not isinstance(bodies, Iterable):
+        raise Invalid(f"bodies are a list, not {bodies!r:.80}; to send one message: send")
     listed = list(bodies)
     keys = [] if key is None else [key(body) for body in listed] if callable(key) else [key] * len(listed)
     for name, text in [("dedup_key", dedup_key), *(("key", each) for each in set(keys))]:

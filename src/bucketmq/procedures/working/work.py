@@ -161,7 +161,10 @@ def _fetch(state: Work) -> Procedure[None]:
         )
         if isinstance(found, Nobody):
             if state.stop_when_empty and quiet:
-                state.ending = True
+                if not (found.full and _in_flight(state)):
+                    state.ending = True
+                else:  # what is ready behind it is handed out when some of it is settled
+                    yield from Wait(state.stopping, FAULT_PAUSE_SECONDS)
             elif state.busy:
                 yield from Wait(state.hungry, FAULT_PAUSE_SECONDS)
             return
@@ -177,6 +180,12 @@ def _fetch(state: Work) -> Procedure[None]:
     for message, place, delivery in zip(lot.messages, lot.places(), deliveries, strict=True):
         state.waiting.append(Piece(lot, message, place, delivery, state.crew))
     state._turn("fed")
+
+
+def _in_flight(state: Work) -> bool:
+    """Whether some worker holds messages of this subscription."""
+    heads = (desk.head for desk in state.subscription.desks.values())
+    return any(head is not None and head.leases for head in heads)
 
 
 def _maybe_trim(state: Work, trim_at: float) -> Procedure[float]:

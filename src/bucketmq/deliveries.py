@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 
 from bucketmq.errors import BucketMQError, Invalid, Unfit
 from bucketmq.procedures.checks import check_seconds
-from bucketmq.procedures.claiming.browse import Place, Seen, inline_body
+from bucketmq.procedures.claiming.browse import Peeked, Place, inline_body
 from bucketmq.procedures.claiming.claim import Lot, extend
 from bucketmq.procedures.claiming.receipts import write_receipt
 from bucketmq.procedures.claiming.receive import Nobody, look_after
@@ -302,7 +302,7 @@ class PeekedMessage(HasMessage):
 
     __slots__ = ("attempts", "message", "offset", "place", "shard", "state")
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: Peeked) -> None:
         self.message = seen.message
         self.place: Place = (seen.shard, seen.offset, seen.base)
         """For `peek(after=...)`, to go on behind it."""
@@ -365,7 +365,7 @@ class DeadLetter(PeekedMessage):
         return f"<DeadLetter {self.id} at {self.shard}/{self.offset}: {self.reason[:80]}>"
 
 
-def matching(ids: Iterable[str] | None, where: Callable[[DeadLetter], bool] | None) -> Callable[[Seen], bool]:
+def matching(ids: Iterable[str] | None, where: Callable[[DeadLetter], bool] | None) -> Callable[[Peeked], bool]:
     """One question out of the two ways to choose dead letters."""
     chosen = None if ids is None else frozenset(ids)
     return lambda seen: (chosen is None or seen.message.id in chosen) and (where is None or where(DeadLetter(seen)))

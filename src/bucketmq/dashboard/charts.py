@@ -20,7 +20,7 @@ from fastapi import APIRouter, Request, Response
 from bucketmq import aio
 from bucketmq.dashboard.programs import Programs
 from bucketmq.dashboard.site import Kept, Site, json_answer, query_of
-from bucketmq.dashboard.survey import Seen, Survey
+from bucketmq.dashboard.survey import Survey, Surveyed
 from bucketmq.errors import BucketMQError
 from bucketmq.log.figures import ALL, BETWEEN, HOURS, MINUTES, Ring, Sample, Samples, Stretch, summed
 from bucketmq.metrics.families import subscription_label
@@ -128,7 +128,7 @@ def _read(bucket: aio.Bucket, ring: Ring, at: float) -> Procedure[Stretch | None
     return (yield from figures.read((yield from bus_of(bucket).open()), ring, at))
 
 
-def samples_of(seen: Seen) -> Samples:
+def samples_of(seen: Surveyed) -> Samples:
     """How a queue stands, and each of its subscriptions if there are several."""
     stats = seen.stats
     if stats is None:

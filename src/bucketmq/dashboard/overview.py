@@ -17,7 +17,7 @@ from bucketmq.dashboard.pipelines import pipeline_row, pipeline_troubles
 from bucketmq.dashboard.programs import Programs
 from bucketmq.dashboard.rules import Rulebook
 from bucketmq.dashboard.site import Kept, Site, json_answer
-from bucketmq.dashboard.survey import Seen, Survey
+from bucketmq.dashboard.survey import Survey, Surveyed
 from bucketmq.events.event import seconds_of
 from bucketmq.events.rule import OWN_QUEUES, rule_of
 from bucketmq.procedures.queues import ACTIONS, EVENTS
@@ -112,12 +112,12 @@ def routes(site: Site, survey: Survey, rulebook: Rulebook, programs: Programs) -
     return router
 
 
-def sums(known: list[Seen]) -> dict[str, int]:
+def sums(known: list[Surveyed]) -> dict[str, int]:
     readable = [seen.stats for seen in known if seen.stats is not None]
     return {name: sum(getattr(each, name) for each in readable) for name in ("ready", "in_flight", "delayed", "dead")}
 
 
-def queue_troubles(seen: Seen) -> Iterator[Trouble]:
+def queue_troubles(seen: Surveyed) -> Iterator[Trouble]:
     """What is wrong with one queue."""
     stats, name = seen.stats, seen.name
     if stats is None:

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 from bucketmq.dashboard.programs import Programs
 from bucketmq.dashboard.queues import Page
 from bucketmq.dashboard.site import Site, json_answer, query_of
-from bucketmq.dashboard.survey import Seen, Survey
+from bucketmq.dashboard.survey import Survey, Surveyed
 from bucketmq.events.rule import OWN_QUEUES, rule_of
 from bucketmq.log.reports import Point, Process, Report
 from bucketmq.server.people import Caller
@@ -75,7 +75,7 @@ async def known(site: Site, programs: Programs, caller: Caller) -> list[Report]:
     ]
 
 
-def pipeline_row(report: Report, seen: list[Seen], now: float) -> dict[str, Any]:
+def pipeline_row(report: Report, seen: list[Surveyed], now: float) -> dict[str, Any]:
     """A pipeline for the page."""
     processes = sorted(report.processes.values(), key=lambda each: -each.at)
     lag = lag_of(report, next((each for each in seen if each.name == report.queue), None), now)
@@ -144,7 +144,7 @@ def speed(processes: list[Process], now: float) -> float:
     return round(sum(point.rows for point in recent) / max(1.0, max(point.at for point in recent) - began), 1)
 
 
-def lag_of(report: Report, seen: Seen | None, now: float) -> int | None:
+def lag_of(report: Report, seen: Surveyed | None, now: float) -> int | None:
     """Messages that it has not dealt with: by its reader or its subscription, or else as it reported just now. What it
     reported long ago says nothing of today."""
     if seen is not None and seen.stats is not None:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from bucketmq import aio
 from bucketmq.dashboard.site import Site, json_answer, query_of
-from bucketmq.dashboard.survey import Flow, Seen, Survey
+from bucketmq.dashboard.survey import Flow, Survey, Surveyed
 from bucketmq.deliveries import PeekedMessage
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.events.rule import OWN_QUEUES, rule_of
@@ -214,7 +214,7 @@ def _body(given: Send) -> Any:
         raise Refusal(400, f"the body is not JSON: {error}", "send it as text, or correct it") from None
 
 
-def queue_row(seen: Seen, flow: Flow | None = None, *, whole: bool = False) -> dict[str, Any]:
+def queue_row(seen: Surveyed, flow: Flow | None = None, *, whole: bool = False) -> dict[str, Any]:
     """A queue for the page. Rates are per second, and None where nobody has looked before."""
     row: dict[str, Any] = {"name": seen.name, "trouble": seen.trouble, "seen_at": seen.at}
     stats, settings = seen.stats, seen.settings

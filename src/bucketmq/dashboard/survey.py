@@ -43,7 +43,7 @@ ROUND_SECONDS_PER_QUEUE = 1.0
 """With many queues a round takes longer, so that what it costs does not grow with them."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Surveyed(msgspec.Struct, frozen=True):
     """A queue as somebody saw it."""
 
     name: str
@@ -82,9 +82,9 @@ class Survey:
     def __init__(self, bucket: aio.Bucket) -> None:
         self._bucket = bucket
         self._names = Kept(bucket.queues)
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, Surveyed] = {}
         self._past: dict[str, deque[_Past]] = {}
-        self._looking: dict[str, asyncio.Task[Seen]] = {}
+        self._looking: dict[str, asyncio.Task[Surveyed]] = {}
         self._turn = asyncio.Semaphore(AT_A_TIME)
 
     async def names(self) -> list[str]:
@@ -95,11 +95,11 @@ class Survey:
         self._past = {name: past for name, past in self._past.items() if name in there}
         return found
 
-    def known(self, name: str) -> Seen | None:
+    def known(self, name: str) -> Surveyed | None:
         """How a queue stood when somebody looked; no request."""
         return self._seen.get(name)
 
-    def all_known(self) -> list[Seen]:
+    def all_known(self) -> list[Surveyed]:
         """Every queue that somebody has looked at; no request."""
         return list(self._seen.values())
 
@@ -120,11 +120,11 @@ class Survey:
         }
         return Flow(seconds, max(0.0, (last.sent - first.sent) / seconds), settled)
 
-    async def fresh(self, names: Iterable[str]) -> list[Seen]:
+    async def fresh(self, names: Iterable[str]) -> list[Surveyed]:
         """How these queues stand now, give or take a few seconds. Those that were just looked at cost nothing."""
         return list(await asyncio.gather(*(self._one(name) for name in names)))
 
-    async def some(self, names: list[str]) -> list[Seen]:
+    async def some(self, names: list[str]) -> list[Surveyed]:
         """What is known of these. A few are looked at now: those that something was done to, those that nobody has
         looked at yet, and those that were seen long ago, because no figures are taken. The others follow."""
         old = time.monotonic() - self.round_seconds(AGAIN_SECONDS)
@@ -151,7 +151,7 @@ class Survey:
         """How long to wait before all queues are looked at again: as wanted, or longer if they are many."""
         return max(wanted, ROUND_SECONDS_PER_QUEUE * len(self._seen))
 
-    async def _one(self, name: str) -> Seen:
+    async def _one(self, name: str) -> Surveyed:
         seen = self._seen.get(name)
         if seen is not None and time.monotonic() < seen.until:
             return seen
@@ -161,7 +161,7 @@ class Survey:
             task.add_done_callback(lambda _: self._looking.pop(name, None))
         return await asyncio.shield(task)
 
-    async def _look(self, name: str) -> Seen:
+    async def _look(self, name: str) -> Surveyed:
         async with self._turn:
             began = time.monotonic()
             stats, settings, trouble, kind = None, None, "", ""
@@ -177,7 +177,7 @@ class Survey:
             until = ended + max(FRESH_SECONDS, COST_FACTOR * (ended - began))
             if stats is not None:
                 self._note(name, stats)
-            self._seen[name] = Seen(name, stats, settings, trouble, kind, self._bucket.now_seconds, until)
+            self._seen[name] = Surveyed(name, stats, settings, trouble, kind, self._bucket.now_seconds, until)
             return self._seen[name]
 
     def _note(self, name: str, stats: QueueStats) -> None:

@@ -61,7 +61,7 @@ RULE_HEADER = "bucketmq-rule"
 
 DONE: tuple[int, object] = (200, {"status": "ok"})
 
-Seen = Literal["nowhere", "bucket"]
+IdsKept = Literal["nowhere", "bucket"]
 """Where the ids of requests that were done are kept."""
 
 log = logging.getLogger("bucketmq")
@@ -77,7 +77,7 @@ def endpoint(
     bearer: Sequence[str] = (),
     basic: Sequence[str] = (),
     no_auth: bool = False,
-    seen: Seen = "nowhere",
+    seen: IdsKept = "nowhere",
 ) -> Endpoint:
     """An ASGI app that calls `handler` with a change for each event that is posted to it.
 
@@ -109,14 +109,14 @@ class Endpoint:
         bearer: Sequence[str] = (),
         basic: Sequence[str] = (),
         no_auth: bool = False,
-        seen: Seen = "nowhere",
+        seen: IdsKept = "nowhere",
     ) -> None:
         if not callable(handler):
             raise Invalid(f"an endpoint calls a function that takes one change, not {handler!r}")
         self._access = make_access(signing=signing, bearer=bearer, basic=basic, no_auth=no_auth)
         self._guard = Guard(self._access)
-        if seen not in get_args(Seen):
-            raise Invalid(f"seen is one of {', '.join(get_args(Seen))}, not {seen!r}")
+        if seen not in get_args(IdsKept):
+            raise Invalid(f"seen is one of {', '.join(get_args(IdsKept))}, not {seen!r}")
         self._seen = SeenIds(_full_name(handler)) if seen == "bucket" else None
         self._busy: dict[str, asyncio.Lock] = {}
         """Ids that are being dealt with: a sender that lost patience repeats while the handler still works."""

@@ -21,7 +21,7 @@ from bucketmq.apps.logs import alerts, explain, look
 from bucketmq.apps.logs.detect import Change
 from bucketmq.apps.logs.drain import id_of
 from bucketmq.apps.logs.keeper import Keeper
-from bucketmq.apps.logs.matching import Seen
+from bucketmq.apps.logs.matching import TemplateUse
 from bucketmq.apps.logs.names import MUTED, OPEN, RESOLVED, fingerprint
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.errors import Invalid, NotFound
@@ -124,7 +124,7 @@ def test_a_keeper_that_dies_between_any_two_writes_leaves_one_alert(tmp_path: Pa
 def test_one_bad_answer_at_any_request_does_no_harm(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verbs, "PAUSE_FIRST_SECONDS", 0.001)
     own = id_of(("it", "<*>", "broke"))
-    seen = [Seen(own, "it <*> broke", "error", 3, START + 7200.0, ["it really broke"], True)]
+    seen = [TemplateUse(own, "it <*> broke", "error", 3, START + 7200.0, ["it really broke"], True)]
     learnt = {"kind": "learnt", "service": "web", "source": "o", "seen": msgspec.to_builtins(seen)}
     at, hit = 0, True
     while hit:
@@ -156,7 +156,7 @@ def test_learners_that_merge_at_the_same_time_lose_nothing(tmp_path: Path) -> No
     texts = [f"{'abcdefgh'[n]}word {'abcdefgh'[n]}other happened <*>" for n in range(8)]
 
     def learn(text: str) -> None:
-        seen = Seen(f"id-{text[0]}", text, "info", 1, float(START), [], True)
+        seen = TemplateUse(f"id-{text[0]}", text, "info", 1, float(START), [], True)
         with bucketmq.connect(url) as bucket:
             run_now(bucket, alerts.learn(bus_of(bucket), "web", [seen], f"object-{text[0]}", settings_on(url)))
 
@@ -354,7 +354,7 @@ NEW = fingerprint("web", "new-pattern", id_of(("it", "<*>", "broke")))
 
 
 def learnt_news() -> dict[str, Any]:
-    seen = [Seen(id_of(("it", "<*>", "broke")), "it <*> broke", "error", 3, START + 7200.0, ["it broke"], True)]
+    seen = [TemplateUse(id_of(("it", "<*>", "broke")), "it <*> broke", "error", 3, START + 7200.0, ["it broke"], True)]
     return {"kind": "learnt", "service": "web", "source": "o", "seen": msgspec.to_builtins(seen)}
 
 

@@ -53,10 +53,10 @@ def test_peek_looks_into_every_shard(bucket: Any) -> None:
 
 
 def test_a_peeked_message_tells_all_about_it(queue: Any) -> None:
-    receipt = queue.send({"n": 1}, key="k", headers={"h": "v"})
+    sent = queue.send({"n": 1}, key="k", headers={"h": "v"})
     (seen,) = queue.peek()
-    assert (seen.id, seen.body, seen.key, seen.headers) == (receipt.id, {"n": 1}, "k", {"h": "v"})
-    assert (seen.shard, seen.offset) == (receipt.shard, receipt.offset)
+    assert (seen.id, seen.body, seen.key, seen.headers) == (sent.id, {"n": 1}, "k", {"h": "v"})
+    assert (seen.shard, seen.offset) == (sent.shard, sent.offset)
     assert seen.sent_at.tzinfo is not None
 
 

@@ -287,8 +287,8 @@ def fill_shards(queue: Any, *counts: int) -> None:
     keys: dict[int, str] = {}
     for n in range(1000):
         if len(keys) < len(counts):
-            receipt = queue.send("to find the way", key=f"k{n}")
-            keys.setdefault(receipt.shard, f"k{n}")
+            sent = queue.send("to find the way", key=f"k{n}")
+            keys.setdefault(sent.shard, f"k{n}")
     drain(queue)
     for shard, count in enumerate(counts):
         if count:

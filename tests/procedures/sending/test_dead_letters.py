@@ -19,12 +19,12 @@ def die(queue: Any, body: Any = "x", reason: str = "no") -> str:
 
 def test_a_message_out_of_attempts_is_dead_with_every_failure(world: World, bucket: Any) -> None:
     queue = bucket.queue("jobs", attempts_max=3)
-    receipt = queue.send("x", key="k", headers={"h": "v"})
+    sent = queue.send("x", key="k", headers={"h": "v"})
     for n in (1, 2, 3):
         queue.receive(1, wait_seconds=5)[0].retry(f"failure {n}", delay_seconds=0, wait=True)
     assert not queue.receive(1)
     (letter,) = queue.dead_letters.peek()
-    assert (letter.id, letter.body, letter.key, letter.headers) == (receipt.id, "x", "k", {"h": "v"})
+    assert (letter.id, letter.body, letter.key, letter.headers) == (sent.id, "x", "k", {"h": "v"})
     assert [(failure["attempt"], failure["error"]) for failure in letter.failures] == [
         (1, "failure 1"),
         (2, "failure 2"),

@@ -110,9 +110,9 @@ def test_a_sender_that_dies_between_any_two_requests_and_its_repetition_send_one
 ) -> None:
     with pytest.raises(Killed):
         blocking.mortal(min(lives, requests_of_a_send(**options))).queue("jobs", **options).send("a", dedup_key="d")
-    receipt = blocking.connect().queue("jobs", **options).send("a", dedup_key="d")
+    sent = blocking.connect().queue("jobs", **options).send("a", dedup_key="d")
     again = blocking.connect().queue("jobs", **options).send("a", dedup_key="d")
-    assert (again.id, again.duplicate) == (receipt.id, True)
+    assert (again.id, again.duplicate) == (sent.id, True)
     assert drain(blocking.connect().queue("jobs")) == ["a"]
 
 
@@ -131,19 +131,19 @@ def test_threads_that_race_with_one_key_send_one_message(blocking: World) -> Non
     queues = [blocking.connect().queue("jobs") for _ in range(4)]
     queues[0].settings()
     start = threading.Barrier(16)
-    receipts: list[Any] = []
+    sent: list[Any] = []
 
     def race(n: int) -> None:
         start.wait()
-        receipts.append(queues[n % 4].send("a", dedup_key="d"))
+        sent.append(queues[n % 4].send("a", dedup_key="d"))
 
     threads = [threading.Thread(target=race, args=(n,)) for n in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({receipt.id for receipt in receipts}) == 1
-    assert sum(not receipt.duplicate for receipt in receipts) == 1
+    assert len({each.id for each in sent}) == 1
+    assert sum(not each.duplicate for each in sent) == 1
     assert drain(queues[0]) == ["a"]
 
 
@@ -264,9 +264,9 @@ def test_a_sender_that_dies_while_it_splits_a_register_and_its_repetition_send_o
         blocking.mortal(lives).queue("jobs").send("a", dedup_key=FULL[0])
     if taken:
         blocking.connect().queue("jobs").send("plain")
-    receipt = blocking.connect().queue("jobs").send("a", dedup_key=FULL[0])
+    sent = blocking.connect().queue("jobs").send("a", dedup_key=FULL[0])
     again = blocking.connect().queue("jobs").send("a", dedup_key=FULL[0])
-    assert (again.id, again.duplicate) == (receipt.id, True)
+    assert (again.id, again.duplicate) == (sent.id, True)
     assert sorted(drain(blocking.connect().queue("jobs"))) == ["a", *["plain"] * taken]
 
 
@@ -281,10 +281,10 @@ def test_a_key_that_was_entered_before_a_split_and_lost_its_place_is_sent_once(b
     sender = blocking.connect().queue("jobs")
     sender.send("b", dedup_key=FULL[1])  # takes its place, and splits the register
     assert blocking.json(blocking.key("dedup/0.json"))["split"] is True
-    receipt = sender.send("a", dedup_key=FULL[0])
+    sent = sender.send("a", dedup_key=FULL[0])
     again = blocking.connect().queue("jobs").send("a", dedup_key=FULL[0])
-    assert receipt.duplicate  # the key stands for the message of the one that died
-    assert (again.id, again.offset) == (receipt.id, receipt.offset)
+    assert sent.duplicate  # the key stands for the message of the one that died
+    assert (again.id, again.offset) == (sent.id, sent.offset)
     assert drain(sender) == ["b", "a"]
 
 

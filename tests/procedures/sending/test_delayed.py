@@ -11,15 +11,15 @@ from procedures.world import Killed, World, drain, eventually
 
 
 def test_a_delayed_message_comes_when_it_is_due_and_not_before(world: World, queue: Any) -> None:
-    receipt = queue.send("later", delay_seconds=60)
-    assert (receipt.shard, receipt.offset) == (None, None)
+    sent = queue.send("later", delay_seconds=60)
+    assert (sent.shard, sent.offset) == (None, None)
     queue.send("now")
     assert drain(queue) == ["now"]
     world.advance(50)
     assert drain(queue) == []
     world.advance(12)
     (delivery,) = queue.receive(10)
-    assert (delivery.body, delivery.id, delivery.attempt) == ("later", receipt.id, 1)
+    assert (delivery.body, delivery.id, delivery.attempt) == ("later", sent.id, 1)
     delivery.ack(wait=True)
     assert world.keys("later/") == []
 

@@ -14,8 +14,8 @@ from procedures.world import World, drain
     "body", [{"text": "x" * 70_000}, "y" * 70_000, b"\x00\xff" * 40_000], ids=["json", "text", "bytes"]
 )
 def test_a_large_body_gets_an_object_and_is_read_back(world: World, queue: Any, body: object) -> None:
-    receipt = queue.send(body)
-    assert world.keys("bodies/") == [world.key(f"bodies/{receipt.id}")]
+    sent = queue.send(body)
+    assert world.keys("bodies/") == [world.key(f"bodies/{sent.id}")]
     assert len(world.read(world.segment(0))) < 300
     (delivery,) = queue.receive(1)
     assert delivery.body == body
@@ -41,9 +41,9 @@ def test_a_large_body_can_be_delayed(world: World, queue: Any) -> None:
 
 
 def test_a_body_that_somebody_deleted_is_told_where_it_is_looked_at(world: World, queue: Any) -> None:
-    receipt = queue.send("x" * 70_000)
+    sent = queue.send("x" * 70_000)
     queue.send("small")
-    world.store.delete(world.key(f"bodies/{receipt.id}"))
+    world.store.delete(world.key(f"bodies/{sent.id}"))
     large, small = queue.receive(10)
     with pytest.raises(bucketmq.NotFound, match=r"bury"):
         _ = large.body

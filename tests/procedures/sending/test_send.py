@@ -37,7 +37,7 @@ def test_a_body_comes_back_as_it_was_sent(queue: Any, body: object) -> None:
     assert type(delivery.body) is type(body)
 
 
-def test_a_receipt_names_the_message_and_its_place(world: World, queue: Any) -> None:
+def test_a_send_names_the_message_and_its_place(world: World, queue: Any) -> None:
     first, second = queue.send("a"), queue.send("b")
     assert (first.shard, first.offset, first.duplicate) == (0, 0, False)
     assert (second.shard, second.offset) == (0, 1)
@@ -47,9 +47,9 @@ def test_a_receipt_names_the_message_and_its_place(world: World, queue: Any) -> 
 
 
 def test_send_many_is_one_segment_in_the_order_given(world: World, queue: Any) -> None:
-    receipts = queue.send_many({"n": n} for n in range(500))
-    assert [receipt.offset for receipt in receipts] == list(range(500))
-    assert len({receipt.id for receipt in receipts}) == 500
+    sent = queue.send_many({"n": n} for n in range(500))
+    assert [each.offset for each in sent] == list(range(500))
+    assert len({each.id for each in sent}) == 500
     assert world.keys("log/") == [world.segment(0)]
     assert [delivery.body["n"] for delivery in queue.receive(1000)] == list(range(500))
 
@@ -85,12 +85,12 @@ def test_a_message_without_headers_or_key_has_none(queue: Any) -> None:
 
 def test_send_many_takes_a_function_that_finds_each_key(bucket: Any) -> None:
     queue = bucket.queue("jobs", shards=4)
-    receipts = queue.send_many([{"user": f"u{n % 10}", "n": n} for n in range(100)], key=lambda body: body["user"])
+    sent = queue.send_many([{"user": f"u{n % 10}", "n": n} for n in range(100)], key=lambda body: body["user"])
     homes: dict[str, set[int]] = {}
-    for n, receipt in enumerate(receipts):
-        homes.setdefault(f"u{n % 10}", set()).add(receipt.shard)
+    for n, each in enumerate(sent):
+        homes.setdefault(f"u{n % 10}", set()).add(each.shard)
     assert all(len(shards) == 1 for shards in homes.values())
-    assert len({receipt.shard for receipt in receipts}) > 1
+    assert len({each.shard for each in sent}) > 1
     received = [delivery for _ in range(4) for delivery in queue.receive(1000)]
     assert sorted(delivery.body["n"] for delivery in received) == list(range(100))
     assert all(delivery.key == delivery.body["user"] for delivery in received)

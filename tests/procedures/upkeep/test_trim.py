@@ -110,8 +110,8 @@ def test_a_producer_that_slept_through_a_trim_loses_nothing(world: World) -> Non
     drain(busy)
     world.advance(LONG)
     busy.trim()
-    receipt = sleeper.send("late")
-    assert receipt.offset >= 6
+    sent = sleeper.send("late")
+    assert sent.offset >= 6
     assert drain(busy) == ["late"]
 
 

@@ -301,7 +301,7 @@ def test_a_failure_is_logged_once_with_its_message_error_and_traceback(
     bucket: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = bucket.queue("jobs", attempts_max=1)
-    receipt = queue.send("x")
+    sent = queue.send("x")
 
     def fail(_: Any) -> None:
         raise ValueError("so it goes" + "!" * 2_000)
@@ -310,7 +310,7 @@ def test_a_failure_is_logged_once_with_its_message_error_and_traceback(
     (line,) = [record for record in caplog.records if "action=handler_failed" in record.getMessage()]
     text = line.getMessage()
     assert (line.name, line.levelname) == ("bucketmq", "WARNING")
-    assert f"queue=jobs subscription=main message={receipt.id} attempt=1 error=ValueError: so it goes!!" in text
+    assert f"queue=jobs subscription=main message={sent.id} attempt=1 error=ValueError: so it goes!!" in text
     assert "Traceback" in text
     assert "in fail" in text
     assert len(text) < 5_000

@@ -19,7 +19,7 @@ import msgspec
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.logs.detect import Change, Kind, Severity
-from bucketmq.apps.logs.matching import MINUTE, Seen
+from bucketmq.apps.logs.matching import MINUTE, TemplateUse
 from bucketmq.apps.logs.models import Model, merge_into
 from bucketmq.apps.logs.names import AUDIT, HUSHED, MUTED, MUTES, OPEN, RESOLVED, ends_key, fingerprint
 from bucketmq.apps.logs.parse import LEVELS
@@ -106,7 +106,7 @@ def handle(bus: BucketApi, news: dict[str, Any], settings: LogSettings) -> Proce
     """One message of the queue `log-news`: what changed, by fingerprint. `ValidationError` if it is none of ours."""
     match news.get("kind"):
         case "learnt":
-            seen = msgspec.convert(news["seen"], list[Seen])
+            seen = msgspec.convert(news["seen"], list[TemplateUse])
             return (yield from learn(bus, str(news["service"]), seen, str(news["source"]), settings))
         case "incident":
             change = msgspec.convert(news["change"], Change)
@@ -117,7 +117,7 @@ def handle(bus: BucketApi, news: dict[str, Any], settings: LogSettings) -> Proce
 
 
 def learn(
-    bus: BucketApi, service: str, seen: Sequence[Seen], source: str, settings: LogSettings
+    bus: BucketApi, service: str, seen: Sequence[TemplateUse], source: str, settings: LogSettings
 ) -> Procedure[list[str]]:
     """Merge what an object brought into its service's model, and alert if something is new that should not be.
 
@@ -133,7 +133,7 @@ def learn(
     return told
 
 
-def new_patterns(model: Model, seen: Sequence[Seen], source: str, settings: LogSettings) -> list[Change]:
+def new_patterns(model: Model, seen: Sequence[TemplateUse], source: str, settings: LogSettings) -> list[Change]:
     """The alerts that new templates of an object are worth: none while the service is learnt, one for each that is
     severe enough, one for all where there are many."""
     learning_until = model.began_at + settings.learning_minutes * MINUTE
@@ -171,8 +171,8 @@ def new_patterns(model: Model, seen: Sequence[Seen], source: str, settings: LogS
 
 def _new(
     service: str,
-    one: Seen | None,
-    new: Sequence[Seen],
+    one: TemplateUse | None,
+    new: Sequence[TemplateUse],
     *,
     since: int,
     why: str,

@@ -35,7 +35,7 @@ _SECRET_KEY = re.compile(r"\[(?:e-mail|token|secret|password)\]")
 _LEVEL_PLACES = {level: place for place, level in enumerate(LEVELS)}
 
 
-class Seen(msgspec.Struct, frozen=True):
+class TemplateUse(msgspec.Struct, frozen=True):
     """A template in an object."""
 
     id: str
@@ -55,7 +55,7 @@ class Tally(msgspec.Struct, frozen=True):
     lines: int = 0
     skewed: int = 0
     """Lines whose time is after the object's, by more than clocks differ: counted at the object's time."""
-    seen: list[Seen] = []
+    seen: list[TemplateUse] = []
     counts: list[tuple[int, str, str, int]] = []
     """Minute (seconds since 1970), template, level, number; in order."""
     sessions: list[tuple[str, list[str]]] = []
@@ -108,7 +108,7 @@ def _seen(
     times: np.ndarray,
     levels: np.ndarray,
     texts: pa.Array,
-) -> list[Seen]:
+) -> list[TemplateUse]:
     order = np.argsort(kinds, kind="stable")
     starts = np.searchsorted(kinds[order], np.arange(len(templates) + 1))
     found = []
@@ -118,7 +118,7 @@ def _seen(
     for place, (words, new) in enumerate(templates):
         its = order[starts[place] : starts[place + 1]]
         found.append(
-            Seen(
+            TemplateUse(
                 id_of(words),
                 " ".join(words),
                 LEVELS[int(levels[its].max())],

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from bucketmq.apps.logs.drain import Index, Words, id_of, merge
-from bucketmq.apps.logs.matching import REST, Seen
+from bucketmq.apps.logs.matching import REST, TemplateUse
 from bucketmq.apps.logs.names import templates_key
 from bucketmq.apps.logs.parse import LEVELS
 from bucketmq.procedures.objects.keys import full_key
@@ -56,7 +56,7 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
         return Index(each.words for each in self.templates)
 
 
-def learnt(model: Model, seen: Sequence[Seen], source: str) -> Model:
+def learnt(model: Model, seen: Sequence[TemplateUse], source: str) -> Model:
     """The model with what an object brought. The same again changes nothing."""
     new = [
         Template(each.id, each.template, each.first_at, source, each.level, each.examples[0] if each.examples else "")
@@ -101,7 +101,9 @@ def read_model(bucket: OpenBucket, service: str) -> Procedure[Model]:
     return Model(service) if found is None else found[0]
 
 
-def merge_into(bucket: OpenBucket, service: str, seen: Sequence[Seen], source: str) -> Procedure[tuple[Model, Model]]:
+def merge_into(
+    bucket: OpenBucket, service: str, seen: Sequence[TemplateUse], source: str
+) -> Procedure[tuple[Model, Model]]:
     """Merge what an object brought into the model of its service: the model before, and after. One GET, and one PUT if
     something is new; both again for each rival that was faster."""
     before: list[Model] = []

@@ -115,7 +115,7 @@ def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(found[-STEPS_MAX:])
 
 
-def _judged(seen: posts.Seen) -> Iterable[Step]:
+def _judged(seen: posts.PostState) -> Iterable[Step]:
     """What the model said of the revision that lies there; the register has when that was routed."""
     record, register = seen.record, seen.register
     if record is None:

@@ -78,13 +78,13 @@ __all__ = [
     "Decision",
     "Entry",
     "Line",
+    "PostState",
     "Refused",
     "Register",
     "Review",
     "Reviewed",
     "RoutedPost",
     "Saying",
-    "Seen",
     "Superseded",
     "TakenBack",
     "Waiting",
@@ -503,7 +503,7 @@ def history(bus: BucketApi, *, id: str | None = None) -> Procedure[list[Line]]:
     return (yield from audit.read_all((yield from bus.open()), id=id))
 
 
-class Seen(msgspec.Struct, frozen=True):
+class PostState(msgspec.Struct, frozen=True):
     """A post as it is in the bucket now."""
 
     id: str
@@ -516,15 +516,15 @@ class Seen(msgspec.Struct, frozen=True):
     """Why the record cannot be read, if it cannot; then `record` holds what there is as its text."""
 
 
-def look_at(bus: BucketApi, id: str) -> Procedure[Seen]:
+def look_at(bus: BucketApi, id: str) -> Procedure[PostState]:
     """One post: its register and its record. Two GETs, and two more if it lies elsewhere than its register says."""
     bucket = yield from bus.open()
     found = yield from read_register(bucket, check_id(id))
     lying = yield from _lying(bucket, id, found.outcome if found is not None else None)
     if lying is None:
-        return Seen(id, found, None, None)
+        return PostState(id, found, None, None)
     outcome, reading = lying
-    return Seen(id, found, reading.record, outcome, reading.fault)
+    return PostState(id, found, reading.record, outcome, reading.fault)
 
 
 def _lying(bucket: OpenBucket, id: str, first: Outcome | None = None) -> Procedure[tuple[Outcome, Reading] | None]:

@@ -63,7 +63,7 @@ State = Literal["running", "finished"]
 Document = TypeVar("Document")
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class StudyListing(msgspec.Struct, frozen=True, kw_only=True):
     """What a listing of a study shows."""
 
     names: dict[str, float]
@@ -149,7 +149,7 @@ def read_plan_of(bus: BucketApi, study: str) -> Procedure[Plan]:
     return found
 
 
-def look(bus: BucketApi, study: str) -> Procedure[Seen]:
+def look(bus: BucketApi, study: str) -> Procedure[StudyListing]:
     """List a study. One LIST for each thousand results."""
     bucket = yield from bus.open()
     root = full_key(bucket, study_key(study, ""))
@@ -163,7 +163,7 @@ def look(bus: BucketApi, study: str) -> Procedure[Seen]:
             results |= {found[1]} if found else set()
         else:
             names[name] = entry.stored_at
-    return Seen(names=names, results=frozenset(results))
+    return StudyListing(names=names, results=frozenset(results))
 
 
 def studies(bus: BucketApi) -> Procedure[list[str]]:
@@ -210,7 +210,7 @@ def advance(bus: BucketApi, study: str, memory: Memory, *, resend: bool = False)
     return "finished"
 
 
-def _rounds(bus: BucketApi, study: str, seen: Seen, memory: Memory) -> Procedure[list[Round]]:
+def _rounds(bus: BucketApi, study: str, seen: StudyListing, memory: Memory) -> Procedure[list[Round]]:
     """The rounds that are there, those that were not read before being read now."""
     rounds = memory.rounds.setdefault(study, [])
     while round_key(study, number := len(rounds)).removeprefix(study_key(study, "")) in seen:
@@ -221,7 +221,7 @@ def _rounds(bus: BucketApi, study: str, seen: Seen, memory: Memory) -> Procedure
 
 
 def _move_on(
-    bus: BucketApi, plan: Plan, rounds: list[Round], seen: Seen, memory: Memory, *, resend: bool
+    bus: BucketApi, plan: Plan, rounds: list[Round], seen: StudyListing, memory: Memory, *, resend: bool
 ) -> Procedure[Why | None]:
     """Send what is to be run next, or say why nothing is."""
     study = plan.study
@@ -252,7 +252,7 @@ def _move_on(
             return None  # whoever created it sends it
 
 
-def _was_left(study: str, number: int, seen: Seen, now: float) -> bool:
+def _was_left(study: str, number: int, seen: StudyListing, now: float) -> bool:
     """Whether a round was created by somebody who died before all its trials were sent."""
     name, sent = (key(study, number).removeprefix(study_key(study, "")) for key in (round_key, sent_key))
     return sent not in seen and now - seen.names.get(name, now) >= RESEND_SECONDS

@@ -43,7 +43,7 @@ def produce(bucket: Bucket, record: Record, producer: int, seconds: float) -> No
         began = time.monotonic()
         numbers = range(sent + 1, sent + 1 + plan.SEND_BATCH)
         bodies = [{"producer": producer, "number": n, "kind": plan.kind_of(n)} for n in numbers]
-        record.note(*((SENT, receipt.id, 0) for receipt in queue.send_many(bodies)))
+        record.note(*((SENT, each.id, 0) for each in queue.send_many(bodies)))
         sent += plan.SEND_BATCH
         time.sleep(max(0.0, plan.SEND_EVERY_SECONDS - (time.monotonic() - began)))
 

@@ -31,7 +31,7 @@ Place = tuple[int, int, int]
 """Where a message lies: shard, offset, and the base of its segment."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Peeked(msgspec.Struct, frozen=True):
     """A message as looked at: its place, and its state in a subscription."""
 
     message: Message
@@ -43,10 +43,10 @@ class Seen(msgspec.Struct, frozen=True):
     """Of its segment."""
 
 
-def peek(sub: OpenSubscription, limit: int, after: Place | None = None) -> Procedure[list[Seen]]:
+def peek(sub: OpenSubscription, limit: int, after: Place | None = None) -> Procedure[list[Peeked]]:
     """Up to `limit` unsettled messages, oldest first in each shard, without claiming them; behind `after`, if that is
     said. One GET for each shard, and one for each segment that is shown."""
-    found: list[Seen] = []
+    found: list[Peeked] = []
     for shard in range(after[0] if after is not None else 0, sub.queue.settings.shards):
         desk = sub.desk(shard)
         desk.seen_at = 0.0  # as it is now
@@ -74,19 +74,19 @@ def _listed(head: Head, now: float) -> list[tuple[Span, State, int]]:
     return sorted(listed, key=lambda each: each[0].start)
 
 
-def _look(desk: Desk, span: Span, state: State, attempts: int, limit: int) -> Procedure[list[Seen]]:
+def _look(desk: Desk, span: Span, state: State, attempts: int, limit: int) -> Procedure[list[Peeked]]:
     cut = Span(span.base, span.start, min(span.stop, span.start + max(0, limit)))
     if cut.count <= 0:
         return []
     messages = yield from read_span(desk.queue, desk.log, cut)
     return [
-        Seen(message, desk.shard, cut.start + place, state, attempts, cut.base)
+        Peeked(message, desk.shard, cut.start + place, state, attempts, cut.base)
         for place, message in enumerate(messages)
         if message.fence is None and message.to in (None, desk.subscription)
     ]
 
 
-def read_on(queue: OpenQueue, shard: int, base: int) -> Procedure[tuple[list[Seen], int]]:
+def read_on(queue: OpenQueue, shard: int, base: int) -> Procedure[tuple[list[Peeked], int]]:
     """The messages of the segment at `base` and the base behind it; nothing and `base` again while there is none.
 
     They are `ready` whatever subscriptions have made of them: the log does not know.
@@ -96,7 +96,7 @@ def read_on(queue: OpenQueue, shard: int, base: int) -> Procedure[tuple[list[See
     if segment is None:
         return [], base
     messages = yield from read_span(queue, log, Span(base, base, segment.end))
-    seen = [Seen(m, shard, base + place, "ready", 0, base) for place, m in enumerate(messages) if m.fence is None]
+    seen = [Peeked(m, shard, base + place, "ready", 0, base) for place, m in enumerate(messages) if m.fence is None]
     return seen, segment.end
 
 

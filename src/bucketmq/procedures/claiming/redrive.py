@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bucketmq.procedures.claiming.browse import Seen, peek
+from bucketmq.procedures.claiming.browse import Peeked, peek
 from bucketmq.procedures.claiming.claim import Lot, flush
 from bucketmq.procedures.claiming.receive import Nobody, OpenSubscription, receive
 from bucketmq.procedures.requests import Procedure
@@ -25,13 +25,13 @@ class Redriven(Value, msgspec.Struct, frozen=True):
     redriven: int
 
 
-def count_matching(dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int) -> Procedure[Redriven]:
+def count_matching(dead: OpenSubscription, wanted: Callable[[Peeked], bool], limit: int) -> Procedure[Redriven]:
     """A dry run: how many dead letters match, without touching them."""
     seen = yield from peek(dead, LETTERS_MAX)
     return Redriven(min(limit, sum(1 for each in seen if wanted(each))), 0)
 
 
-def redrive(dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int) -> Procedure[Redriven]:
+def redrive(dead: OpenSubscription, wanted: Callable[[Peeked], bool], limit: int) -> Procedure[Redriven]:
     """Send the dead letters that match again. Those that do not are given back untouched.
 
     Per 200 letters: one GET and two PUTs of the dead letters' head, one PUT into the queue.
@@ -40,7 +40,7 @@ def redrive(dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int) 
     return Redriven(matched, redriven)
 
 
-def delete_matching(dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int) -> Procedure[int]:
+def delete_matching(dead: OpenSubscription, wanted: Callable[[Peeked], bool], limit: int) -> Procedure[int]:
     """Forget the dead letters that match; returns how many. Those that do not are given back untouched.
 
     Per 200 letters: one GET and two PUTs of the dead letters' head.
@@ -49,7 +49,7 @@ def delete_matching(dead: OpenSubscription, wanted: Callable[[Seen], bool], limi
 
 
 def _settle_matching(
-    dead: OpenSubscription, wanted: Callable[[Seen], bool], limit: int, settle: Callable[[Lot, int, int], None]
+    dead: OpenSubscription, wanted: Callable[[Peeked], bool], limit: int, settle: Callable[[Lot, int, int], None]
 ) -> Procedure[tuple[int, int]]:
     """How many matched, and how many were moved."""
     matched = moved = 0
@@ -64,7 +64,7 @@ def _settle_matching(
             place = lot.desk.shard, offset
             fresh = place not in seen
             seen.add(place)
-            if fresh and matched < limit and wanted(Seen(message, lot.desk.shard, offset, "dead", attempt)):
+            if fresh and matched < limit and wanted(Peeked(message, lot.desk.shard, offset, "dead", attempt)):
                 matched += 1
                 settle(lot, offset, attempt)
             else:

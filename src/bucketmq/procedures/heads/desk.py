@@ -75,7 +75,7 @@ class InHand(Protocol):
     def release_all(self) -> None: ...
 
 
-Seen = tuple[Head, Version | None]
+KnownHead = tuple[Head, Version | None]
 """One state of a head, and its mark; None where there is none in the bucket yet."""
 
 
@@ -103,7 +103,7 @@ class Desk:
         self.log: ShardLog = queue.log(shard)
         self.key = queue.keys.head(subscription, shard)
         self.choice: Choice | None = queue.choices.get(subscription)
-        self.seen: Seen | None = None
+        self.seen: KnownHead | None = None
         """The head as last seen and its mark, always both: several callers read and write at a time."""
         self.seen_at = 0.0
         """When the head was last read or written, on the store's clock."""
@@ -221,9 +221,9 @@ def jumped(desk: Desk, head: Head) -> Procedure[bool]:
     return True
 
 
-def _see(desk: Desk, found: Object | Missing, now: float) -> Seen:
+def _see(desk: Desk, found: Object | Missing, now: float) -> KnownHead:
     """Note what was read, unless it is older than what is known: answers may come in another order than questions."""
-    seen: Seen = Head(0, 0), None
+    seen: KnownHead = Head(0, 0), None
     if isinstance(found, Object):
         seen = documents.decode_head(found.body, desk.key), found.version
     if desk.seen is None or seen[0].version >= desk.seen[0].version:
@@ -311,12 +311,12 @@ def _land(desk: Desk, commands: tuple[Command, ...], asks: list[Ask]) -> Procedu
         head, version = left
 
 
-def _read(desk: Desk) -> Procedure[Seen]:
+def _read(desk: Desk) -> Procedure[KnownHead]:
     found = yield from get(desk.key)
     return _see(desk, found, (yield from Now()))
 
 
-def _recent(desk: Desk) -> Procedure[Seen]:
+def _recent(desk: Desk) -> Procedure[KnownHead]:
     """The head to apply commands to: as last seen, or read again where others are likely to have changed it since."""
     now = yield from Now()
     seen = desk.seen
@@ -333,7 +333,7 @@ def _refuses(outcome: Outcome) -> bool:
 
 def _write(
     desk: Desk, head: Head, base_version: Version | None, number: int, ahead: list[int]
-) -> Procedure[Seen | None]:
+) -> Procedure[KnownHead | None]:
     """Replace the state of the head that `base_version` marks. If somebody else was faster, what they left.
 
     While the state we replace is still there, the very same bytes are sent again: whichever attempt lands, it is the

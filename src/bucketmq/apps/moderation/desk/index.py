@@ -214,13 +214,13 @@ class Index:
             next=_write_cursor(_place(page[-1], query.sort)) if more else None,
         )
 
-    async def look_at(self, id: str) -> posts.Seen:
+    async def look_at(self, id: str) -> posts.PostState:
         """A post as it is now; the index learns of it. Two GETs."""
         seen = await run(self._bucket, posts.look_at(self._bus, id))
         self._learn(seen)
         return seen
 
-    def _learn(self, seen: posts.Seen) -> None:
+    def _learn(self, seen: posts.PostState) -> None:
         self._touched.add(seen.id)
         register, record = seen.register, seen.record
         review = register.review if register is not None else None
@@ -363,7 +363,7 @@ def _post_at(key: str) -> str | None:
     return next((id for prefix in WATCHED if (id := id_at(prefix, key)) is not None), None)
 
 
-def _decided_at(seen: posts.Seen) -> float:
+def _decided_at(seen: posts.PostState) -> float:
     decision = seen.register.decision if seen.register is not None else None
     try:
         return seconds_of(decision.at) if decision is not None else 0.0

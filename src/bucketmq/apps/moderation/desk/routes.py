@@ -20,7 +20,7 @@ from bucketmq.apps.moderation.desk.figures import Figures
 from bucketmq.apps.moderation.desk.images import Images, Shown
 from bucketmq.apps.moderation.desk.index import Index, Item, Query, as_json, item_of
 from bucketmq.apps.moderation.history import history_of
-from bucketmq.apps.moderation.posts import Action, Entry, Refused, Saying, Seen
+from bucketmq.apps.moderation.posts import Action, Entry, PostState, Refused, Saying
 from bucketmq.apps.moderation.record import CATEGORIES
 from bucketmq.dashboard.site import Site, json_answer, query_of
 from bucketmq.errors import BucketMQError, Invalid, NotFound
@@ -248,7 +248,7 @@ def flow_routes(site: Site) -> APIRouter:
     return router
 
 
-def _whole(seen: Seen) -> dict[str, Any]:
+def _whole(seen: PostState) -> dict[str, Any]:
     """A post for the page."""
     register, record = seen.register, seen.record
     if record is None or seen.outcome is None:

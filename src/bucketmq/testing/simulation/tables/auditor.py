@@ -74,7 +74,7 @@ class Model:
         return True
 
 
-class Seen(msgspec.Struct, frozen=True):
+class TableState(msgspec.Struct, frozen=True):
     """One version of the table."""
 
     rows: Rows
@@ -89,7 +89,7 @@ class Auditor:
         self.commits = plan.commits
         self.problems: list[str] = []
         self.model = Model(plan.shape["newer_by"] is not None)
-        self.seen: list[Seen] = [Seen(frozenset(), frozenset())]
+        self.seen: list[TableState] = [TableState(frozenset(), frozenset())]
         """By version."""
         self.applied: dict[str, set[str]] = {}
         """The commits that are in, and which groups were newer than they."""
@@ -149,7 +149,7 @@ class Auditor:
             self.unnamed_since[file] = self.world.now
         for file in head.files:
             self.unnamed_since.pop(file, None)
-        self.seen.append(Seen(rows, head.files))
+        self.seen.append(TableState(rows, head.files))
 
     def _rows(self, head: Head) -> Rows:
         found: list[Row] = []

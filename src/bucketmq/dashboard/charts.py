@@ -42,7 +42,7 @@ SPANS: dict[Range, tuple[Ring, int]] = {
     "week": (HOURS, 7 * 86400),
 }
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class Charts:
@@ -78,7 +78,7 @@ class Charts:
             try:
                 await self.sample()
             except BucketMQError as error:
-                log.warning("action=sample_failed kind=%s %s", error.kind, error)
+                logger.warning("action=sample_failed kind=%s %s", error.kind, error)
             await asyncio.sleep(self._pause())
 
     def look(self) -> None:

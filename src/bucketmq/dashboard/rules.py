@@ -30,7 +30,7 @@ from bucketmq.procedures.upkeep.stats import SubscriptionStats
 from bucketmq.server.place import bus_of, run
 from bucketmq.server.wire import loggable
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 WINDOW_SECONDS = 3600.0
 """How far back the journal is read when somebody looks for the first time."""
@@ -212,11 +212,11 @@ def routes(site: Site, rulebook: Rulebook) -> APIRouter:
 def _tell(rule: str, replay: asyncio.Future[Replayed]) -> None:
     """How a replay ended that nobody waits for."""
     if replay.cancelled():
-        log.warning("action=replay_stopped rule=%s", rule)
+        logger.warning("action=replay_stopped rule=%s", rule)
     elif (error := replay.exception()) is not None:
-        log.warning("action=replay_failed rule=%s error=%s", rule, loggable(error))
+        logger.warning("action=replay_failed rule=%s error=%s", rule, loggable(error))
     else:
-        log.info("action=replay_done rule=%s %s", rule, replay.result())
+        logger.info("action=replay_done rule=%s %s", rule, replay.result())
 
 
 async def _result(task: asyncio.Future[Replayed]) -> Replayed:

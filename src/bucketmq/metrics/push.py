@@ -38,7 +38,7 @@ SERVICE = "bucketmq"
 EVER = "bucketmq_queue_"
 """Counters with this beginning count since the queue was made: when that was is not said."""
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class Push:
@@ -73,9 +73,9 @@ class Push:
                 data = metrics_data(self._families(), service=self._service, began=self._began)
                 sent = self._exporter.export(data, timeout_millis=SEND_SECONDS * 1000)
                 if sent.name != "SUCCESS":
-                    log.warning("action=push_failed the collector did not take the figures; the next ones follow")
+                    logger.warning("action=push_failed the collector did not take the figures; the next ones follow")
             except Exception as error:  # figures are no reason for a worker to end
-                log.warning("action=push_failed error=%.200r", error)
+                logger.warning("action=push_failed error=%.200r", error)
 
 
 def push_metrics(

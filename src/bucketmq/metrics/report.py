@@ -29,7 +29,7 @@ REPORT_SECONDS = 15.0
 """The least time from one write to the next."""
 ERROR_CHARS = 500
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class Reporter:
@@ -140,7 +140,7 @@ class Reporter:
             self._works = True
         except BucketMQError as failed:
             self._works = False
-            log.warning("action=report_failed name=%s kind=%s %s", self._empty.name, failed.kind, failed)
+            logger.warning("action=report_failed name=%s kind=%s %s", self._empty.name, failed.kind, failed)
             self._news.set()  # again, when the next write is due
 
     def _note(self, *, ended: bool, error: str) -> Procedure[None]:

@@ -29,7 +29,7 @@ READ_SECONDS = 600.0
 QUEUE_SECONDS = 1.0
 """With many queues a round takes longer, so that what it costs does not grow with them."""
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class Standing:
@@ -89,7 +89,7 @@ class Standing:
         try:
             names = self._bucket.run_apart(_all(self._bucket))[:LABEL_SETS_MAX]
         except BucketMQError as error:
-            log.warning("action=look_failed kind=%s %s", error.kind, error)
+            logger.warning("action=look_failed kind=%s %s", error.kind, error)
             self._found, self._unreadable = {}, self._unreadable | set(self._found)
             return ()
         self._found = {each: stats for each, stats in self._found.items() if each in names}
@@ -102,7 +102,7 @@ class Standing:
             self._found = {**self._found, name: found}
             self._unreadable = self._unreadable - {name}
         except BucketMQError as error:
-            log.warning("action=look_failed queue=%s kind=%s %s", name, error.kind, error)
+            logger.warning("action=look_failed queue=%s kind=%s %s", name, error.kind, error)
             self._found = {each: stats for each, stats in self._found.items() if each != name}
             self._unreadable = self._unreadable | {name}
 

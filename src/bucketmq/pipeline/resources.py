@@ -22,7 +22,7 @@ import msgspec
 
 from bucketmq.errors import BucketMQError, Denied, Invalid, Unavailable, Unsupported
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 Make = Callable[[], Any]
 Uses = Make | Mapping[str, Make] | None
@@ -197,7 +197,7 @@ def _close(place: _Made) -> None:
     try:
         close()
     except Exception:
-        log.exception("action=close_failed a resource of a stage could not be closed")
+        logger.exception("action=close_failed a resource of a stage could not be closed")
 
 
 def _not_made(stage: str, resource: Resource, error: Exception) -> BucketMQError:

@@ -48,7 +48,7 @@ from bucketmq.procedures.sending.send import send_messages
 if TYPE_CHECKING:
     import pyarrow as pa
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 RAW = ddl_of({**MESSAGE_COLUMNS, "shard": "int", "offset": "bigint"})
 """A message as the source of Spark gives it."""
@@ -117,7 +117,7 @@ class _Keeping:
             except TimeoutFailed as failed:  # no fault of the message that is handled
                 if isinstance(failed.error, RAISED):
                     raise failed.error from None
-                log.error("action=timeout_failed key=%s %s", failed.key, error_text(registers.stage, failed.error))
+                logger.error("action=timeout_failed key=%s %s", failed.key, error_text(registers.stage, failed.error))
                 continue
             if found is None:
                 return
@@ -125,7 +125,7 @@ class _Keeping:
             ran = self._rest.run(batch)
             lost = [*ran.failed, *(each.failed("comes back") for each in ran.put_off)]
             if lost:
-                log.error("action=timeout_failed register=%s %s", name, lost[0].error)
+                logger.error("action=timeout_failed register=%s %s", name, lost[0].error)
                 self._here.run(registers.put_back(name))
                 continue
             try:

@@ -17,7 +17,7 @@ from bucketmq.outcomes import Outcome
 from bucketmq.procedures.requests import StoreRequest
 from bucketmq.queue.message import Message
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class Handed(msgspec.Struct, frozen=True):
@@ -86,4 +86,4 @@ class Observers:
 
 
 def _failed(observer: object, error: Exception) -> None:
-    log.warning("action=observer_failed observer=%s error=%.200r", type(observer).__name__, error)
+    logger.warning("action=observer_failed observer=%s error=%.200r", type(observer).__name__, error)

@@ -63,7 +63,7 @@ Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
 
 _ORIGIN = re.compile(r"[A-Za-z0-9.:_\[\]-]{1,253}\Z")
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 Source = Literal[
     "auto", "tigris", "s3", "minio", "ceph", "seaweedfs", "eventbridge", "sns", "gcs", "azure", "r2", "cloudevents"
@@ -255,7 +255,7 @@ class Parts:
         try:
             question.result()
         except BucketMQError as error:
-            log.warning("action=not_ready kind=%s error=%s", error.kind, loggable(error))
+            logger.warning("action=not_ready kind=%s error=%s", error.kind, loggable(error))
             return f"the bucket cannot be used ({error.kind})"  # no more: anybody may read this
         return None
 
@@ -439,7 +439,7 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(BucketMQError)
     async def failed(_request: Request, error: BucketMQError) -> Response:
-        log.warning("action=request_failed kind=%s error=%s", error.kind, loggable(error))
+        logger.warning("action=request_failed kind=%s error=%s", error.kind, loggable(error))
         return Refused(unavailable(f"the bucket cannot be used ({error.kind})"))
 
 

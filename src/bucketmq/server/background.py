@@ -19,7 +19,7 @@ from bucketmq.server.settings import ServerSettings
 RESTART_SECONDS = 1.0
 RESTART_SECONDS_MAX = 60.0
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class Tasks:
@@ -40,7 +40,7 @@ class Tasks:
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=self._stop_seconds)
             for task in late:
-                log.warning("action=stop_gave_up task=%s", task.get_name())
+                logger.warning("action=stop_gave_up task=%s", task.get_name())
                 task.cancel()
 
     async def _keep_going(self, name: str, start: Callable[[], Awaitable[None]]) -> None:
@@ -52,7 +52,7 @@ class Tasks:
                 await start()
             except Exception:
                 # Whatever it was, the others go on and this is tried again.
-                log.exception("action=task_failed task=%s", name)
+                logger.exception("action=task_failed task=%s", name)
             if self.stopping.is_set():
                 return
             if loop.time() - began > RESTART_SECONDS_MAX:
@@ -122,7 +122,7 @@ class Background:
                 raise
             self._counters.add("sweeps_total", outcome="done")
             found = swept.created + swept.changed + swept.deleted
-            log.info("action=swept keys=%d events=%d", swept.keys, found)
+            logger.info("action=swept keys=%d events=%d", swept.keys, found)
             await wait_for(self._stop, self._settings.sweep_seconds)
 
 

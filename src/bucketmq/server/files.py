@@ -46,7 +46,7 @@ STEP_MILLISECONDS = 20
 IDLE_MILLISECONDS = 500
 RETRY_SECONDS = 1.0
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class FolderWatch:
@@ -164,7 +164,7 @@ class FolderWatch:
                 self._remember(states)
                 self._waiting.difference_update(keys)
         except BucketMQError as error:
-            log.warning("action=files_failed kind=%s error=%s", error.kind, loggable(error))
+            logger.warning("action=files_failed kind=%s error=%s", error.kind, loggable(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _look(self, keys: list[str]) -> dict[str, Item | None]:
@@ -178,7 +178,7 @@ class FolderWatch:
                 except Unavailable:
                     raise
                 except BucketMQError as error:
-                    log.warning(
+                    logger.warning(
                         "action=file_left_out key=%s kind=%s error=%s", loggable(key), error.kind, loggable(error)
                     )
                     return None
@@ -237,7 +237,7 @@ class FolderWatch:
                 self._seen = {item.key: item for item in found}
             self._knows_all = found is not None
         elif not swept:
-            log.warning(
+            logger.warning(
                 "action=files_unknown more than %d files are here and no sweep was made, so what changes while nobody "
                 "watches goes unnoticed; run: bucketmq sweep --first baseline",
                 self._keys_max,

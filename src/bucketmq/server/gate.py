@@ -37,7 +37,7 @@ FAILURES_MAX = 10
 ANSWER_SECONDS = 20.0
 TOKEN_CHARS_MAX = 4_096
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 Result = TypeVar("Result")
 
@@ -88,10 +88,10 @@ class Gate:
         address = caller_address(scope, self.proxies)
         session = self.sessions.begin(token[:TOKEN_CHARS_MAX])
         if session is None:
-            log.warning("action=login_refused door=%s from=%s", self.door, loggable(address))
+            logger.warning("action=login_refused door=%s from=%s", self.door, loggable(address))
             raise Refusal(401, "this token opens nothing", "look whether all of it was copied")
         self.limit.forgive(address)
-        log.info("action=login door=%s by=%s from=%s", self.door, loggable(session.caller.name), loggable(address))
+        logger.info("action=login door=%s by=%s from=%s", self.door, loggable(session.caller.name), loggable(address))
         return session
 
     def begin_login(self, scope: Scope) -> None:
@@ -110,7 +110,7 @@ class Gate:
         if not self._comes_from_the_page(session, scope):
             raise _elsewhere()
         self.sessions.end(session)
-        log.info("action=logout door=%s by=%s", self.door, loggable(session.caller.name))
+        logger.info("action=logout door=%s by=%s", self.door, loggable(session.caller.name))
 
     def cookie_name(self, scope: Scope) -> str:
         """Browsers do not tell ports apart: without it, two pages on one machine would log each other's people out. A
@@ -171,10 +171,10 @@ class Gate:
         except NotFound as error:
             raise Refusal(404, str(error)) from None
         except Corrupt as error:  # asking again would not help
-            log.warning("action=answer_failed door=%s kind=%s error=%s", self.door, error.kind, loggable(error))
+            logger.warning("action=answer_failed door=%s kind=%s error=%s", self.door, error.kind, loggable(error))
             raise Refusal(500, str(error), "see what is damaged: bucketmq doctor --deep") from None
         except BucketMQError as error:
-            log.warning("action=answer_failed door=%s kind=%s error=%s", self.door, error.kind, loggable(error))
+            logger.warning("action=answer_failed door=%s kind=%s error=%s", self.door, error.kind, loggable(error))
             raise unavailable(f"the bucket cannot be used ({error.kind})") from None
 
     def _judge(self, scope: Scope, role: Role, queue: str | None) -> tuple[Caller, Refusal | None]:
@@ -203,7 +203,7 @@ class Gate:
         found = who_has(self.sessions.people, token[:TOKEN_CHARS_MAX])
         if found is None:
             self.limit.failed(address)
-            log.warning("action=token_refused door=%s from=%s", self.door, loggable(address))
+            logger.warning("action=token_refused door=%s from=%s", self.door, loggable(address))
             raise Refusal(401, "unauthorized", headers={"www-authenticate": "Bearer"})
         return found
 

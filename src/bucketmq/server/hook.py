@@ -64,7 +64,7 @@ DONE: tuple[int, object] = (200, {"status": "ok"})
 IdsKept = Literal["nowhere", "bucket"]
 """Where the ids of requests that were done are kept."""
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 Handler = Callable[[Any], Any]
 
@@ -159,7 +159,7 @@ class Endpoint:
                     await run(self._bucket, seen.note(bus, id))
                 return answered
         except BucketMQError as error:
-            log.warning("action=seen_failed kind=%s error=%s", error.kind, loggable(error))
+            logger.warning("action=seen_failed kind=%s error=%s", error.kind, loggable(error))
             raise Refusal(503, "the bucket cannot be used", headers={"retry-after": "5"}) from None
         finally:
             if not lock.locked() and self._busy.get(id) is lock:
@@ -209,7 +209,9 @@ class Endpoint:
         except Exception as error:
             if change.is_over and self._policy.gone == "drop":
                 return None
-            log.warning("action=handler_failed event=%s key=%s", loggable(event.id), loggable(event.key), exc_info=True)
+            logger.warning(
+                "action=handler_failed event=%s key=%s", loggable(event.id), loggable(event.key), exc_info=True
+            )
             return _why(error)
         if isinstance(outcome, type) and issubclass(outcome, outcomes.Outcome):
             outcome = outcome()
@@ -230,7 +232,7 @@ def _full_name(handler: Handler) -> str:
 
 
 def _log_buried(event: ObjectEvent, reason: str) -> None:
-    log.warning("action=buried event=%s key=%s why=%s", loggable(event.id), loggable(event.key), loggable(reason))
+    logger.warning("action=buried event=%s key=%s why=%s", loggable(event.id), loggable(event.key), loggable(reason))
 
 
 def _is_json(body: bytes) -> bool:

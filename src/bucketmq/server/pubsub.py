@@ -32,7 +32,7 @@ AGAIN_SECONDS = 60.0
 LEEWAY_SECONDS = 60.0
 TOKEN_CHARS_MAX = 8192
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class Push(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class PushTokens:
         """Whether Google signed it, for us, on behalf of the account that may push, and it has not expired."""
         why = await self._why_not(token)
         if why is not None:
-            log.warning("action=push_token_refused why=%s", loggable(why))
+            logger.warning("action=push_token_refused why=%s", loggable(why))
         return why is None
 
     def close(self) -> None:
@@ -128,9 +128,9 @@ class PushTokens:
         )
         if isinstance(answer, NoAnswer) or answer.status != 200:
             why = answer.reason if isinstance(answer, NoAnswer) else f"HTTP {answer.status}"
-            log.warning("action=push_keys_failed why=%s", loggable(why))
+            logger.warning("action=push_keys_failed why=%s", loggable(why))
             return
         try:
             self._keys = jwt.PyJWKSet.from_json(answer.body.decode())
         except (jwt.PyJWTError, ValueError) as error:
-            log.warning("action=push_keys_failed why=%s", loggable(error))
+            logger.warning("action=push_keys_failed why=%s", loggable(error))

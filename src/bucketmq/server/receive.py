@@ -25,7 +25,7 @@ LISTED_MAX = 100
 
 RETRY_AFTER_SECONDS = 5
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class Receiver:
@@ -54,7 +54,7 @@ class Receiver:
             return await self._confirm(source, parsed.confirm)
         if bad:
             first = loggable(bad[0]["reason"])
-            log.warning("action=bad_items source=%s count=%d first=%s", source, len(bad), first)
+            logger.warning("action=bad_items source=%s count=%d first=%s", source, len(bad), first)
         return {
             "accepted": accepted,
             "ignored": parsed.ignored,
@@ -82,7 +82,7 @@ class Receiver:
         except TimeoutError:
             raise unavailable("the store took too long") from None
         except BucketMQError as error:
-            log.warning("action=report_failed kind=%s error=%s", error.kind, loggable(error))
+            logger.warning("action=report_failed kind=%s error=%s", error.kind, loggable(error))
             raise unavailable(f"the events could not be stored ({error.kind})") from None
 
     async def _report(self, events: list[ObjectEvent]) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ class Receiver:
             return {"validationResponse": confirm.code}
         await self._sns.confirm(confirm)
         self._counters.add("subscriptions_confirmed_total", source=source)
-        log.info("action=subscription_confirmed topic=%s", loggable(confirm.topic))
+        logger.info("action=subscription_confirmed topic=%s", loggable(confirm.topic))
         return {"confirmed": confirm.topic}
 
 

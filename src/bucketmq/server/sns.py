@@ -36,7 +36,7 @@ TYPE_HEADER = "x-amz-sns-message-type"
 _NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _SUBSCRIPTION = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 Envelope = dict[str, Any]
 
@@ -69,12 +69,12 @@ class Sns:
             return
         topics = self._settings.sns_topics
         if topics and topic not in topics:
-            log.warning("action=topic_refused topic=%s", loggable(topic))
+            logger.warning("action=topic_refused topic=%s", loggable(topic))
             raise Refusal(403, "this topic is not among those that may send here", "name it with --sns-topic")
         if self._settings.sns_verify:
             why = "it was delivered raw, without a signature" if envelope is None else await self._unsigned(envelope)
             if why is not None:
-                log.warning("action=sns_signature_refused topic=%s why=%s", loggable(topic), loggable(why))
+                logger.warning("action=sns_signature_refused topic=%s why=%s", loggable(topic), loggable(why))
                 raise Refusal(
                     403, "the message is not signed by SNS", "--no-sns-verify is for servers that do not sign"
                 )
@@ -83,10 +83,10 @@ class Sns:
         """403 for a URL that is not one of SNS, 503 when SNS does not agree. The topic was checked before."""
         url = confirm.url or ""
         if (why := check_sns_url(url, allowed_prefix=self._settings.sns_prefix)) is not None:
-            log.warning("action=confirmation_refused why=%s", loggable(why))
+            logger.warning("action=confirmation_refused why=%s", loggable(why))
             raise Refusal(403, "the SubscribeURL is not one of SNS", why)
         if isinstance(found := await self._fetch(url), str):
-            log.warning("action=confirmation_failed topic=%s why=%s", loggable(confirm.topic), loggable(found))
+            logger.warning("action=confirmation_failed topic=%s why=%s", loggable(confirm.topic), loggable(found))
             raise Refusal(503, "SNS did not confirm the subscription", headers={"retry-after": "20"})
 
     def close(self) -> None:

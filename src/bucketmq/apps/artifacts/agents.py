@@ -12,7 +12,7 @@ from bucketmq.changes import Change
 from bucketmq.errors import BucketMQError
 from bucketmq.procedures.requests import Procedure
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 async def deploy(here: Here) -> None:
@@ -24,7 +24,7 @@ async def deploy(here: Here) -> None:
 
     settings: ArtifactsSettings = here.settings
     if not settings.environment:
-        log.info("no environment was named, so nothing is deployed on this machine")
+        logger.info("no environment was named, so nothing is deployed on this machine")
         here.ready("")
         await here.stopped()
         return
@@ -60,7 +60,7 @@ async def deploy(here: Here) -> None:
             try:
                 await asyncio.to_thread(look)
             except (BucketMQError, OSError) as error:
-                log.warning("could not look at the pointers of %s: %s", plan.environment, error)
+                logger.warning("could not look at the pointers of %s: %s", plan.environment, error)
             await asyncio.sleep(settings.look_seconds)
 
     looking = asyncio.create_task(now_and_then())

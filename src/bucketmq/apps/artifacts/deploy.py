@@ -41,7 +41,7 @@ from bucketmq.procedures.requests import Now, Procedure
 WHY_CHARS_MAX = 1_000
 RELEASES_KEPT = 5
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class DeployPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,7 +262,7 @@ class Deployer:
             " ".join(why.split())[:WHY_CHARS_MAX],
             round(time.monotonic() - began, 3),
         )
-        log.info("%s in %s: %s %s %s", name, self._plan.environment, report.version, state, report.why)
+        logger.info("%s in %s: %s %s %s", name, self._plan.environment, report.version, state, report.why)
         if remembered.finished:  # not before it is told; but if this dies now, what works is not activated again
             self._remember(name, msgspec.structs.replace(remembered, finished=False))
         bucket = self._run(self._bus.open())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bucketmq.client import Bucket
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 Source = Literal["text", "claude"]
 SOURCES: tuple[str, ...] = get_args(Source)
@@ -164,7 +164,7 @@ class Extractor:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             found = dict(zip(asked, pool.map(ask, asked), strict=True))
         if silent:
-            log.warning("action=relations_left_out chunks are indexed without typed relations: %s", silent[0])
+            logger.warning("action=relations_left_out chunks are indexed without typed relations: %s", silent[0])
         return [known[text] if text in known else found.get(text) for text in texts]
 
     @property
@@ -209,7 +209,7 @@ class Extracting(msgspec.Struct, frozen=True, kw_only=True):
 
     def __call__(self) -> Extractor:
         if not os.environ.get("ANTHROPIC_API_KEY"):
-            log.warning("action=relations_left_out relations by claude need ANTHROPIC_API_KEY; indexing without")
+            logger.warning("action=relations_left_out relations by claude need ANTHROPIC_API_KEY; indexing without")
             return Extractor(None)
         from bucketmq.client import connect
         from bucketmq.models.budget import Limits

@@ -30,7 +30,7 @@ NEWS_AT_A_TIME = 100
 WAIT_SECONDS = 1.0
 STOP_SECONDS = 20.0
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 Told = Callable[[str], None]
 """Told the fingerprint of each alert that was opened or resolved."""
@@ -93,7 +93,7 @@ class Keeper:
             except (Invalid, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
                 await delivery.bury(f"no news of logs: {type(error).__name__}: {error}"[:500])
             except Exception as error:
-                log.warning("action=news_failed id=%s", delivery.id, exc_info=True)
+                logger.warning("action=news_failed id=%s", delivery.id, exc_info=True)
                 await delivery.retry(f"{type(error).__name__}: {error}"[:500])
             else:
                 await delivery.ack()
@@ -113,7 +113,7 @@ class Keeper:
         try:
             await asyncio.to_thread(summarise, self._settings, id)
         except Exception:
-            log.warning("action=summary_failed alert=%s", id, exc_info=True)
+            logger.warning("action=summary_failed alert=%s", id, exc_info=True)
 
     async def _ticks(self) -> None:
         while not await wait_for(self._tasks.stopping, TICK_SECONDS):

@@ -32,7 +32,7 @@ from bucketmq.server.run import Listening, listen, server_of
 from bucketmq.server.settings import ServerSettings, check_settings
 from bucketmq.server.wire import Refusal, headers_of, leaves_unread, loggable, read_body
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 ID_RULE = (
@@ -149,7 +149,7 @@ async def _accepted(parts: Parts, request: Request, *, local: bool) -> posts.Acc
     except TimeoutError:
         raise unavailable("the store took too long") from None
     except BucketMQError as error:
-        log.warning("action=accept_failed kind=%s error=%s", error.kind, loggable(error))
+        logger.warning("action=accept_failed kind=%s error=%s", error.kind, loggable(error))
         raise unavailable(f"the post could not be stored ({error.kind})") from None
 
 

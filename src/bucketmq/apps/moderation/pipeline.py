@@ -25,7 +25,7 @@ from bucketmq.pipeline.chain import PLACE_ERRORS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-log = logging.getLogger("bucketmq.moderation")
+logger = logging.getLogger("bucketmq.moderation")
 
 SUBMISSIONS = "submissions"
 NAME = "moderation"
@@ -86,7 +86,7 @@ def judge(classifier: Classifier, posts: Sequence[Post]) -> list[Verdict]:
         if isinstance(part, Good):
             verdicts += part.result
         else:
-            log.error("a classifier failed; a person decides", exc_info=part.error)
+            logger.error("a classifier failed; a person decides", exc_info=part.error)
             verdicts.append(in_doubt(type(classifier).__name__, f"the classifier failed: {type(part.error).__name__}"))
     return verdicts
 

@@ -34,7 +34,7 @@ from bucketmq.procedures.verbs import Patience, get, look
 ESCALATED = "escalated/"
 """Marks of posts that somebody escalated and nobody decided yet."""
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 Placed = Literal["placed", "there", "superseded", "gone"]
 """What became of an object: moved; dropped because its revision is there already, or a newer one; not ours to move any
@@ -155,7 +155,7 @@ def _settled(bucket: OpenBucket, register: Register, cause: Cause) -> Procedure[
         elif (yield from read_register(bucket, register.id)) != register:
             return None
         else:
-            log.warning("action=left_alone key=%s its revision %d is not known to its register", key, have)
+            logger.warning("action=left_alone key=%s its revision %d is not known to its register", key, have)
     return moved
 
 

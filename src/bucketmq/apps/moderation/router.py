@@ -76,7 +76,7 @@ LEASE_SECONDS = 15.0
 CHORES_SECONDS = 10.0
 CHORES_AT_A_TIME = 100
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 Told = Callable[[posts.RoutedPost], None]
 """Told of each record that was routed."""
@@ -202,7 +202,7 @@ class Router:
                 except (Invalid, KeyError, TypeError) as error:
                     await delivery.bury(f"no chore of moderation: {error}")
                 except Exception as error:
-                    log.warning("action=chore_failed id=%s", delivery.id, exc_info=True)
+                    logger.warning("action=chore_failed id=%s", delivery.id, exc_info=True)
                     await delivery.retry(f"{type(error).__name__}: {error}"[:500])
                 else:
                     await delivery.ack()

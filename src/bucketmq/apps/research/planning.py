@@ -15,7 +15,7 @@ RULE = "research-planner"
 FILTER = f'WHERE `key` REGEXP "^{STUDIES}[^/]+/(plan|stop|results/[0-9a-f]+)\\\\.json$" AND kind = "created"'
 BATCH = 1_000
 
-log = logging.getLogger("bucketmq.research")
+logger = logging.getLogger("bucketmq.research")
 
 
 class Planner:
@@ -64,7 +64,7 @@ class Planner:
                 if await self.advance(name) == "running":
                     going_on.append(name)
             except Exception as error:  # whatever somebody wrote to the bucket: the other studies go on
-                log.warning("action=study_not_advanced study=%s error=%s: %s", name, type(error).__name__, error)
+                logger.warning("action=study_not_advanced study=%s error=%s: %s", name, type(error).__name__, error)
                 going_on.append(name)
         return going_on
 
@@ -74,4 +74,4 @@ class Planner:
             try:
                 await self.look_after()
             except BucketMQError as error:
-                log.warning("action=studies_not_listed error=%s", error)
+                logger.warning("action=studies_not_listed error=%s", error)

@@ -48,7 +48,7 @@ STOP_SECONDS = 8.0
 ELSEWHERE_SECONDS = 10.0
 AGAIN_SECONDS = 2.0
 
-log = logging.getLogger("bucketmq.research")
+logger = logging.getLogger("bucketmq.research")
 
 
 class Held(msgspec.Struct):
@@ -190,7 +190,7 @@ class Worker:
             ran: Ran = await loop.run_in_executor(threads, slot.run, held.job)
             self._seconds += 0.2 * (ran.seconds - self._seconds)
             if ran.misfit:
-                log.warning("action=trial_left_to_others trial=%s error=%s", held.job.id, ran.misfit)
+                logger.warning("action=trial_left_to_others trial=%s error=%s", held.job.id, ran.misfit)
                 self._held.pop(held.delivery.id, None)
                 with contextlib.suppress(LeaseLost):
                     await held.delivery.retry(ran.misfit, delay_seconds=ELSEWHERE_SECONDS)
@@ -221,7 +221,7 @@ class Worker:
         try:
             ends = dict(zip(objects, await self._bucket.put_many(objects.values()), strict=True))
         except Unavailable as error:
-            log.warning("action=results_not_written count=%d error=%s", len(done), error)
+            logger.warning("action=results_not_written count=%d error=%s", len(done), error)
             self._done = [*done, *self._done]
             await asyncio.sleep(AGAIN_SECONDS)
             return

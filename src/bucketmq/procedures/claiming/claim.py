@@ -43,7 +43,7 @@ from bucketmq.queue.head import Head, Held, Lease, Span
 from bucketmq.queue.message import Message
 from bucketmq.queue.spans import cut
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 SEGMENTS_PER_CLAIM = 32
 """A claim looks at no more segments than this, so many tiny ones make it hand out fewer messages, not wait longer."""
@@ -184,7 +184,7 @@ class Lot:
         self.lost = True
         self.desk.lost.append(self._lost_text())
         offsets = ",".join(f"{span.start}-{span.stop - 1}" for span in spans[:5])
-        log.warning("action=lease_lost head=%s lease=%d offsets=%s", self.desk.key, self.lease, offsets)
+        logger.warning("action=lease_lost head=%s lease=%d offsets=%s", self.desk.key, self.lease, offsets)
 
     def over(self, now: float) -> bool:
         """Whether the lease has ended, as far as we know."""

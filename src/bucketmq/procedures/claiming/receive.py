@@ -28,7 +28,7 @@ from bucketmq.queue.commands import Full
 from bucketmq.queue.head import Head
 from bucketmq.queue.settings import check_name
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 POLL_FIRST_SECONDS = 0.02
 POLL_FIRST_SECONDS_LOCAL = 0.002
@@ -212,7 +212,7 @@ def _try_shards(sub: OpenSubscription, wanted: _Wanted) -> Procedure[list[Lot] |
         except BucketMQError as error:
             if not lots:
                 raise
-            log.warning("action=fill_failed head=%s kind=%s %s", desk.key, error.kind, error)
+            logger.warning("action=fill_failed head=%s kind=%s %s", desk.key, error.kind, error)
             return lots  # what was claimed is not lost with what was not
         if lots:
             yield from _learn_to_fill(desk, found)
@@ -266,7 +266,7 @@ def _try_shard(
         yield from look_after(desk)
     except BucketMQError as error:  # must not cost us what was claimed; the head keeps what is left to do
         desk.doubts_trim = desk.doubts_trim or isinstance(error, Corrupt)
-        log.warning("action=look_after_failed head=%s kind=%s %s", desk.key, error.kind, error)
+        logger.warning("action=look_after_failed head=%s kind=%s %s", desk.key, error.kind, error)
     if isinstance(found, Lot):
         now = shard.claimed_at = yield from Now()
         if sub.contention.served(desk.shard):

@@ -24,7 +24,7 @@ TICKS_PER_LEASE = 6
 BEAT_AFTER = 1 / 3
 """A lease that is kept alive is extended after this part of it has passed."""
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class Keeper:
@@ -116,7 +116,7 @@ def _beat(lot: Lot) -> Procedure[None]:
     try:
         yield from extend(lot, lot.lease_seconds)
     except BucketMQError as error:
-        log.warning("action=extend_failed head=%s lease=%d kind=%s %s", lot.desk.key, lot.lease, error.kind, error)
+        logger.warning("action=extend_failed head=%s lease=%d kind=%s %s", lot.desk.key, lot.lease, error.kind, error)
 
 
 def try_hand_in(desk: Desk) -> Procedure[BucketMQError | None]:
@@ -124,6 +124,6 @@ def try_hand_in(desk: Desk) -> Procedure[BucketMQError | None]:
     try:
         yield from hand_in(desk)
     except BucketMQError as error:
-        log.warning("action=settle_failed queue=%s kind=%s %s", desk.queue.name, error.kind, error)
+        logger.warning("action=settle_failed queue=%s kind=%s %s", desk.queue.name, error.kind, error)
         return error
     return None

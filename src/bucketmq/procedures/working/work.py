@@ -29,7 +29,7 @@ FAULT_PAUSE_SECONDS = 1.0
 TRIM_SECONDS = 300.0
 TRACEBACK_CHARS = 3_500
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 
 class Piece:
@@ -171,7 +171,7 @@ def _fetch(state: Work) -> Procedure[None]:
         (lot,) = found
         deliveries = yield from state.wrap(lot)
     except BucketMQError as error:
-        log.warning("action=receive_failed queue=%s kind=%s %s", state.subscription.queue.name, error.kind, error)
+        logger.warning("action=receive_failed queue=%s kind=%s %s", state.subscription.queue.name, error.kind, error)
         if lot is not None:
             lot.release_all()
         yield from Pause(FAULT_PAUSE_SECONDS)
@@ -195,7 +195,7 @@ def _maybe_trim(state: Work, trim_at: float) -> Procedure[float]:
     try:
         yield from trim_all(state.subscription.queue)
     except BucketMQError as error:
-        log.warning("action=trim_failed queue=%s kind=%s %s", state.subscription.queue.name, error.kind, error)
+        logger.warning("action=trim_failed queue=%s kind=%s %s", state.subscription.queue.name, error.kind, error)
     return now + TRIM_SECONDS
 
 
@@ -254,7 +254,7 @@ def _handle(state: Work, pieces: list[Piece]) -> Procedure[None]:
     name = state.subscription.queue.name
     for piece in pieces:
         if piece.lot.over(now):  # we slept, or the bucket was out of reach: somebody else may have it
-            log.warning("action=lease_over queue=%s lease=%d", name, piece.lot.lease)
+            logger.warning("action=lease_over queue=%s lease=%d", name, piece.lot.lease)
             piece.lot.release(piece.offset, piece.attempt)  # if nobody has it, the keeper would keep it for ever
     pieces = [piece for piece in pieces if piece.offset in piece.lot.unsettled]
     if not pieces:
@@ -263,7 +263,7 @@ def _handle(state: Work, pieces: list[Piece]) -> Procedure[None]:
         answers = yield from state.handle(pieces)
     except (Exception, SystemExit) as error:  # a handler that calls sys.exit() must not take its runner along
         if isinstance(error, LeaseLost) and any(piece.lot.lost for piece in pieces):
-            log.warning("action=lease_lost queue=%s %s", name, error)
+            logger.warning("action=lease_lost queue=%s %s", name, error)
             yield from _tell(state, pieces, [error] * len(pieces), now)
             return
         answers = [outcomes.Retry(_log_failure(state, pieces, error))] * len(pieces)
@@ -307,7 +307,7 @@ def _log_failure(state: Work, pieces: list[Piece], error: BaseException) -> str:
     """Log a handler's failure, once, and return what is kept of it."""
     text, first, sub = failure_text(error), pieces[0], state.subscription
     more = f" and {len(pieces) - 1} more" if len(pieces) > 1 else ""
-    log.warning(
+    logger.warning(
         "action=handler_failed queue=%s subscription=%s message=%s%s attempt=%d error=%.200s\n%s",
         sub.queue.name,
         sub.name,

@@ -24,7 +24,7 @@ from bucketmq.procedures.verbs import get
 from bucketmq.spark.opened import Opened
 from bucketmq.spark.read.plan import Piece
 
-log = logging.getLogger("bucketmq.spark")
+logger = logging.getLogger("bucketmq.spark")
 
 AHEAD = 8
 """So many objects are on their way at a time. Where a request takes microseconds, one is enough."""
@@ -139,7 +139,7 @@ class Fetcher:
     def _lost(self, what: str) -> None:
         if self._strict:
             raise NotFound(lost_text(what))
-        log.warning("%s was trimmed before it was read; going on without it", what)
+        logger.warning("%s was trimmed before it was read; going on without it", what)
 
 
 def lost_text(what: str) -> str:

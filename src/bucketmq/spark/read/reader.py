@@ -41,7 +41,7 @@ from bucketmq.spark.read.survey import position, survey, tails
 from bucketmq.spark.variants import check_no_variant
 from bucketmq.spark.worker import settle_in
 
-log = logging.getLogger("bucketmq.spark")
+logger = logging.getLogger("bucketmq.spark")
 
 replace = msgspec.structs.replace
 
@@ -114,7 +114,7 @@ class _Reader:
         what = f"offsets {gap.start} to {gap.end - 1} of shard {gap.shard} of queue {self._options.place.queue!r}"
         if self._options.fail_on_data_loss:
             raise NotFound(lost_text(what))
-        log.warning("%s are gone; going on without them", what)
+        logger.warning("%s are gone; going on without them", what)
 
 
 class BatchReader(_Reader, DataSourceReader):
@@ -223,7 +223,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             )
             self._begun = True
         except Unavailable as error:  # the query can go on; what it needs is not held yet
-            log.warning("reader %s is not known to the queue yet: %s", self._options.subscription, error)
+            logger.warning("reader %s is not known to the queue yet: %s", self._options.subscription, error)
 
     def _tell(self, reached: Position) -> None:
         """Tell the queue how far the query has come, once in a while. That this fails does not end a query.
@@ -242,7 +242,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             if self._opened.run(progress):
                 self._told = reached
         except BucketMQError as error:
-            log.warning("the progress of reader %s could not be told: %s", name, error)
+            logger.warning("the progress of reader %s could not be told: %s", name, error)
         self._told_at = time.monotonic()
 
     def _ask(self) -> dict[int, int]:
@@ -256,7 +256,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
                 if not self._tails:
                     raise
                 # An exception would end the query; that nothing new is known does not.
-                log.warning("the store does not answer, going on with what is known: %s", error)
+                logger.warning("the store does not answer, going on with what is known: %s", error)
             self._asked_at = time.monotonic()
         return self._tails
 

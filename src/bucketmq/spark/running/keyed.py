@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bucketmq.pipeline.pipeline import Pipeline
     from bucketmq.spark.options import Place
 
-log = logging.getLogger("bucketmq.spark")
+logger = logging.getLogger("bucketmq.spark")
 
 MESSAGE = "_message"
 """The column of packed rows that has the message each was made of, as the column `_dead` would have it; null where it
@@ -191,7 +191,7 @@ class Step:
         """The rows of the key that failed with it. After a timeout there are none, and it is called again."""
         said = error_text(self._stage.name, error)
         if batch is None:
-            log.error("action=timeout_failed stage=%s key=%s %s", self._stage.name, name, said)
+            logger.error("action=timeout_failed stage=%s key=%s %s", self._stage.name, name, said)
             return []
         bare = batch.drop_columns([MESSAGE, CAUSE])
         buried = []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = logging.getLogger("bucketmq.spark")
+logger = logging.getLogger("bucketmq.spark")
 
 VARIABLE = "PYSPARK_PYTHON"
 
@@ -48,7 +48,7 @@ def use_this_python(spark: SparkSession) -> None:
     if is_local(context.master or ""):
         context.pythonExec = sys.executable
     elif (found := shutil.which(UNNAMED)) != sys.executable:
-        log.warning(
+        logger.warning(
             "Spark starts %s, while this program runs in %s; if that lacks bucketmq, %s",
             found or UNNAMED,
             sys.executable,

@@ -24,7 +24,7 @@ from platformdirs import user_cache_path
 from bucketmq.errors import Unsupported
 from bucketmq.spark.setup import APP, private
 
-log = logging.getLogger("bucketmq.spark")
+logger = logging.getLogger("bucketmq.spark")
 
 VERSION_MIN = 17
 """Spark 4's classes are compiled for it."""
@@ -97,7 +97,7 @@ def find() -> Java:
 def _warn(tried: list[str], used: str) -> None:
     """Say why a JAVA_HOME that was set is not used."""
     for why in tried:
-        log.warning("%s; using %s instead", why, used)
+        logger.warning("%s; using %s instead", why, used)
 
 
 def _version(java: Path) -> int | _Refused:

@@ -29,7 +29,7 @@ from bucketmq.spark.options import SinkOptions
 from bucketmq.spark.worker import settle_in
 from bucketmq.spark.write.sink import Writer
 
-log = logging.getLogger("bucketmq.spark")
+logger = logging.getLogger("bucketmq.spark")
 
 CONCURRENCY = 8
 OBJECTS_TOGETHER = 100
@@ -74,12 +74,12 @@ class _ObjectsWriter(Writer):
         counts: Counter[str] = Counter()
         for each in messages:
             counts.update(each.counts if isinstance(each, Wrote) else {})
-        log.info("%s: %s", self._target.title, dict(counts))
+        logger.info("%s: %s", self._target.title, dict(counts))
 
     def abort(self, messages: list[WriterCommitMessage | None], *_: Any) -> None:
         """Leave everything as it is: what was written stays, and is found there by the next attempt."""
         count = sum(message.counts["written"] for message in messages if isinstance(message, Wrote))
-        log.warning("a write was aborted; the %d objects that it wrote stay", count)
+        logger.warning("a write was aborted; the %d objects that it wrote stay", count)
 
 
 class ObjectsBatchWriter(_ObjectsWriter, DataSourceArrowWriter):

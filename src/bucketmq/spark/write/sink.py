@@ -34,7 +34,7 @@ from bucketmq.spark.variants import check_no_variant
 from bucketmq.spark.worker import settle_in
 from bucketmq.spark.write.parts import Parts, Task, Uploads
 
-log = logging.getLogger("bucketmq.spark")
+logger = logging.getLogger("bucketmq.spark")
 
 
 class Written(WriterCommitMessage):
@@ -85,7 +85,7 @@ class _Writer(Writer):
     def abort(self, messages: list[WriterCommitMessage | None], *_: Any) -> None:
         """Leave everything as it is: what was published stays, and the rest is removed by age as an orphan."""
         count = sum(len(message.made) for message in messages if isinstance(message, Written))
-        log.warning("a write was aborted; its %d parts stay until they are removed as orphans", count)
+        logger.warning("a write was aborted; its %d parts stay until they are removed as orphans", count)
 
 
 def begun() -> Procedure[tuple[str, str]]:
@@ -140,7 +140,7 @@ def all_made(messages: Iterable[WriterCommitMessage | None]) -> list[Made]:
 
 def _tell(transaction: str, done: Published) -> None:
     if done.already:
-        log.info("batch %d of %s was published before; nothing was appended", done.batch, transaction)
+        logger.info("batch %d of %s was published before; nothing was appended", done.batch, transaction)
 
 
 def _publish_once(queue: OpenQueue, made: list[Made]) -> Procedure[None]:

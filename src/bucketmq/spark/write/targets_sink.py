@@ -40,7 +40,7 @@ from bucketmq.spark.worker import settle_in
 from bucketmq.spark.write.parts import DeadLetters, Parts, Task, Uploads
 from bucketmq.spark.write.sink import Writer, Written, begun, publish_stream
 
-log = logging.getLogger("bucketmq.spark")
+logger = logging.getLogger("bucketmq.spark")
 
 CONCURRENCY = 8
 OBJECTS_TOGETHER = 100
@@ -166,7 +166,7 @@ class _TargetsWriter(Writer):
         counts: Counter[str] = Counter()
         for each in told:
             counts.update(each.counts)
-        log.info("batch %d of pipeline %s: objects %s", batch, self._pipeline, dict(counts))
+        logger.info("batch %d of pipeline %s: objects %s", batch, self._pipeline, dict(counts))
         publish_stream(self._opened, self._opened.queue, self._options, batch, told)
         for place, target in enumerate(self._targets):
             if isinstance(target, ToQueue) and target.bucket is not None:
@@ -179,7 +179,7 @@ class _TargetsWriter(Writer):
         """Leave everything as it is: objects are found there by the next attempt, parts are removed as orphans."""
         told = [message for message in messages if isinstance(message, Wrote)]
         objects, parts = sum(each.counts["written"] for each in told), sum(len(each.made) for each in told)
-        log.warning("a write was aborted; the %d objects and %d parts that it wrote stay", objects, parts)
+        logger.warning("a write was aborted; the %d objects and %d parts that it wrote stay", objects, parts)
 
 
 class TargetsBatchWriter(_TargetsWriter, DataSourceArrowWriter):

@@ -28,7 +28,7 @@ from bucketmq.models.fetch import FetchSettings, Unseen
 from bucketmq.server.place import bus_of, run, seconds_now
 from bucketmq.server.wire import Refusal
 
-log = logging.getLogger("bucketmq")
+logger = logging.getLogger("bucketmq")
 
 BODY_BYTES_MAX = 256 << 10
 BULK_MAX = 50
@@ -211,7 +211,7 @@ def _said_of(id: str, done: object) -> dict[str, Any]:
         return {"id": id, "done": False, "sure": True, "error": str(done), "why": done.kind}
     if isinstance(done, BucketMQError):
         return {"id": id, "done": False, "sure": False, "error": str(done), "why": done.kind}
-    log.error("action=review_failed id=%r", id[:200], exc_info=done if isinstance(done, BaseException) else None)
+    logger.error("action=review_failed id=%r", id[:200], exc_info=done if isinstance(done, BaseException) else None)
     return {"id": id, "done": False, "sure": False, "error": "the desk failed; its log says why", "why": "failed"}
 
 

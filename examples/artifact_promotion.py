@@ -8,7 +8,7 @@ with bucketmq.connect("artifacts") as bucket:
     @bucket.watch('WHERE key LIKE "staging/%.tar.gz"', start="beginning")
     def verify(change: bucketmq.Change) -> bucketmq.Bury | None:
         if not change.bytes().startswith(b"\x1f\x8b"):
-            return bucketmq.Bury("this is no gzip file")
+            return bucketmq.Bury("this is not a gzip file")
         try:
             change.move(f"release/{change.name}")
         except bucketmq.Invalid as error:
@@ -33,6 +33,6 @@ with bucketmq.connect("artifacts") as bucket:
 
 # Output:
 # published app-1.0.tar.gz from staging/app-1.0.tar.gz
-# refused staging/app-1.1.tar.gz | this is no gzip file
+# refused staging/app-1.1.tar.gz | this is not a gzip file
 # refused staging/app-1.0.tar.gz | there is another object at release/app-1.0.tar.gz, which does not come from this one
 # the first build

@@ -48,7 +48,7 @@ with bucketmq.connect("shop") as bucket:
     bucket.rules.add(
         "orders",
         to=f"http://127.0.0.1:{sock.getsockname()[1]}/hook",
-        private=True,  # this machine is no address for a webhook unless you say so
+        private=True,  # a webhook to this machine is refused unless you allow it
         filter='WHERE key LIKE "orders/%"',
         sign=True,  # makes a secret, which the receiver needs too
         batch=10,

@@ -254,7 +254,7 @@ class Batch(Sequence[Kind], Generic[Kind]):
     """What one receive gave: deliveries, perhaps none.
 
     When there are none it says why. `full`: so much is in flight that nothing more is handed out until some of it is
-    settled. `contended`: other workers were taking what is there all the while you waited. `paused`: the queue or the
+    settled. `contended`: other workers took what was there while you waited. `paused`: the queue or the
     subscription is. None of these: nothing was there.
     """
 

@@ -112,7 +112,7 @@ def test_an_application_that_makes_no_sense_is_refused_where_it_is_made() -> Non
         App(name="x", about="", agents=(agent,), pipelines=(pipeline,))
     with pytest.raises(Invalid, match="application name"):
         App(name="no spaces", about="")
-    with pytest.raises(Invalid, match="listens on 'prot', which is no setting"):
+    with pytest.raises(Invalid, match="listens on 'prot', which is not a setting"):
         App(name="x", about="", agents=(Agent(name="a", run=agent.run, port="prot"),))
     lazy = App(name="x", about="", pipelines=(LazyPipeline(name="other", make=lambda: pipeline),))
     with pytest.raises(Invalid, match="calls itself 'same'"):

@@ -95,7 +95,7 @@ def test_settings_that_cannot_be_are_refused(
     ("text", "said"),
     [
         ("sample = 1", "is not a table"),
-        ("[sample]\nprot = 1", "sample.prot, which is no setting"),
+        ("[sample]\nprot = 1", "sample.prot, which is not a setting"),
         ("[sample", "is not TOML"),
         pytest.param(f"[sample]\nport = {'1' * 5_000}", "is not TOML: Exceeds the limit", id="endless number"),
         pytest.param(f"[sample]\nport = {'[' * 5_000}", "is not TOML: .*recursion", id="endless nesting"),

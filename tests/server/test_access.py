@@ -155,7 +155,7 @@ def test_secrets_are_in_no_log_and_no_text_of_ours(guarded: Running, caplog: pyt
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "nobody could be let in"),
+        ({}, "no caller could be let in"),
         ({"bearer": [TOKEN], "no_auth": True}, "switched off"),
         ({"bearer": [""]}, "token"),
         ({"bearer": ["two words "]}, "token"),

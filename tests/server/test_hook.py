@@ -124,7 +124,7 @@ def test_the_same_handler_is_pulled_and_mounted(
 def test_json_that_is_no_notification_says_so(hook: Endpoint) -> None:
     for body in (b"{}", b"7", b'{"events": 7}'):
         answer = post(hook, "/", body)
-        assert (answer.status_code, answer.json()["error"]) == (400, "no notification that is known here")
+        assert (answer.status_code, answer.json()["error"]) == (400, "not a known notification")
 
 
 def test_it_can_be_a_route_under_exactly_its_path(hook: Endpoint, bucket: Bucket) -> None:
@@ -322,7 +322,7 @@ def test_bodies_are_bounded_here_too(hook: Endpoint) -> None:
 
 
 def test_what_cannot_be_mounted_is_refused(bucket: Bucket) -> None:
-    with pytest.raises(Invalid, match="nobody could be let in"):
+    with pytest.raises(Invalid, match="no caller could be let in"):
         endpoint(print, bucket)
     with pytest.raises(Invalid, match="function"):
         endpoint(7, bucket, bearer=[TOKEN])  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def test_a_line_for_a_file_lets_the_token_in_and_does_not_hold_it() -> None:
     found = who_has([person], token)
     assert found is not None and found.roles == ("operate",) and found.queues == ("orders",)
     hashed = line.partition("=")[2].rpartition(":")[0]
-    assert who_has([person], hashed) is None, "who reads the file can log in as nobody"
+    assert who_has([person], hashed) is None, "reading the file lets nobody log in"
     with pytest.raises(Invalid):
         token_line("rosa", "emperor")
 

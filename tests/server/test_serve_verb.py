@@ -107,7 +107,7 @@ def test_a_signal_finishes_what_is_in_hand(folder: Path, number: signal.Signals)
 @pytest.mark.parametrize(
     ("options", "more", "code", "says"),
     [
-        ([], {}, 2, "nobody could be let in"),
+        ([], {}, 2, "no caller could be let in"),
         (["--no-auth", "--host", "0.0.0.0"], {}, 2, "without secrets"),
         (["--no-auth", "--token", "secret-x-for-tests"], {}, 2, "switched off"),
         (["--token-file", "/nowhere/tokens"], {}, 2, "cannot be read"),

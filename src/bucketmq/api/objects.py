@@ -116,7 +116,7 @@ class ObjectsApi(Opening):
         return (yield from remove_many((yield from self.open()), wanted))
 
     def copy(self, key: str, target: str, *, if_version: str | None = None, replace: bool = False) -> Procedure[Stored]:
-        """Copy an object to another key and report it; content type and metadata come along. Never destroys another
+        """Copy an object to another key and report it; with its content type and metadata. Never destroys another
         object at the target unless `replace`.
 
         Inside the store where it can (a folder), of any size; elsewhere the object is read and written. One HEAD (or

@@ -171,7 +171,9 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
         names = [SPARK, *(each.name for each in (*self.pipelines, *self.agents))]
         for agent in self.agents:
             if agent.port and not hasattr(self.settings, agent.port):
-                raise Invalid(f"agent {agent.name!r} of {self.name!r} listens on {agent.port!r}, which is no setting")
+                raise Invalid(
+                    f"agent {agent.name!r} of {self.name!r} listens on {agent.port!r}, which is not a setting"
+                )
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise Invalid(

@@ -294,7 +294,7 @@ def _table(app: str, file: str | Path | None, kind: type[AppSettings]) -> Mappin
     names = [field.name for field in fields_of(kind)]
     odd = next((name for name in table if name not in names), None)
     if odd is not None:
-        raise Invalid(f"{file} has {app}.{odd}, which is no setting; there are {', '.join(names)}")
+        raise Invalid(f"{file} has {app}.{odd}, which is not a setting; there are {', '.join(names)}")
     return typing.cast(Mapping[str, Any], table)
 
 

@@ -141,7 +141,7 @@ def bounds(queue: OpenQueue, ends: Mapping[int, int] | None) -> Procedure[Bounds
 
 
 def _trimmed(archive: Archive, shard: int, low: int) -> tuple[tuple[int, int], ...]:
-    """What is gone by trimming and not archived: skipped but not lost, and what went since an archive was released."""
+    """What was trimmed and not archived: skipped but not lost, and what was trimmed since an archive was released."""
     skipped, lost = ([Span(0, *span) for span in each.get(shard, ())] for each in (archive.skipped, archive.lost))
     trimmed = tuple((span.start, span.stop) for span in without(skipped, lost))
     mark = archive.watermark.get(shard, low)

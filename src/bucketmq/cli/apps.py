@@ -126,20 +126,20 @@ def rerun(
         list[str] | None, typer.Option("--key", metavar="KEY", help="An object, or a message's key; may be repeated.")
     ] = None,
     prefix: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="Each object or message whose key begins so; '' is all.")
+        str | None, typer.Option(metavar="PREFIX", help="Each object or message with this key prefix; '' is all.")
     ] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help="What the log has since then; or 2h, 7d.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="And until then.")] = None,
-    rate: Annotated[float, typer.Option(metavar="N", help="Told again in a second, at most.")] = 1_000.0,
+    rate: Annotated[float, typer.Option(metavar="N", help="Events or messages a second, at most.")] = 1_000.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many, and what it costs at most.")] = False,
     provider: Provider = "s3",
     settings: SettingsFile = None,
     url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The bucket.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a stage again over some of what its pipeline has read. No other pipeline hears of it.
+    """Run a stage again over some of what its pipeline has read. No other pipeline is affected.
 
-    The events or messages are told to the pipeline again, which works them off where it runs. Results that would be the
+    The events or messages are sent to the pipeline again, which handles them where it runs. Results that would be the
     same are not written. Of objects it takes what is there now, with --since what happened then.
     """
     app = registry.get(name)
@@ -168,7 +168,7 @@ def rerun(
         emit({"app": name, "stage": stage, "dry_run": dry_run, **msgspec.to_builtins(done), "dollars_max": dollars_max})
     else:
         what = "event" if isinstance(pipeline.source, FromEvents) else "message"
-        verb = "would be told" if dry_run else "was told"
+        verb = "would be sent" if dry_run else "was sent"
         say(f"{pipeline.name} {verb} {plural(done.told, what)} again, of {done.looked_at:,} looked at")
         cost = f"{plural(done.reads_max, 'read')} and {plural(done.writes_max, 'write')}"
         say(f"at most {cost}: {dollars(dollars_max)} at {prices.name}; what models cost is not in it")

@@ -57,9 +57,9 @@ def dashboard(
 ) -> None:
     """Open the dashboard: a page that shows what is stuck, why, and lets people mend it.
 
-    For any bucket. Overview, queues, rules and dead letters; send, redrive, replay and purge for whoever may. Without a
-    token one is made for this run, and shown once in a link that opens the page. Others on this machine can read a
-    command line: better keep tokens in a file. SIGTERM and Ctrl-C finish what is in flight.
+    For any bucket. Overview, queues, rules and dead letters; send, redrive, replay and purge for people with the role.
+    Without a token one is made for this run, and shown once in a link that opens the page. Others on this machine can
+    read a command line: better keep tokens in a file. SIGTERM and Ctrl-C finish what is in flight.
     """
     wanted = the_url(context, place or url)
     log_to_stderr()
@@ -81,7 +81,7 @@ def dashboard(
         def listening(address: str) -> None:
             if wants_json(context, as_json):
                 emit({"url": address, "pid": os.getpid()})
-            say(f"the dashboard is open at {address}/ for who has a token; stop it with Ctrl-C")
+            say(f"the dashboard is open at {address}/ for people with a token; stop it with Ctrl-C")
             if made is not None:
                 say(f"open it here, for this run: {address}/#token={made[0]}")
             warn_of_plain_http(host, https=https)
@@ -130,9 +130,8 @@ def token(
 ) -> None:
     """Make a token, and the line that lets it in.
 
-    The token goes to whoever is to use it, and nowhere else; the line goes into the file of --token-file. It holds a
-    hash: who reads the file can log in as nobody.
-    """
+    Give the token to the person or program that uses it, and to nobody else; the line goes into the file of
+    --token-file. It holds a hash: reading the file does not let anybody log in."""
     from bucketmq.server.people import token_line
 
     rights = "+".join(role or ["look"])

@@ -1,5 +1,5 @@
 """Verbs for users' objects: put, get, mv, rm, and trigger, which makes an event without an object. Each reports its
-event, so that rules and watchers hear of it."""
+event, so that rules and watchers see it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def put(
 ) -> None:
     """Store an object and report the change.
 
-    The event is not lost if this process dies in between: a note written first sees to it.
+    The event is not lost if this process dies in between: a note written first makes sure of it.
     """
     metadata = _metadata(meta)
     with open_bucket(context, url) as bucket:
@@ -179,7 +179,7 @@ def trigger(
 ) -> None:
     """Report a made-up event, to try rules and watchers with.
 
-    The object need not be there; if it is, the event tells its size and content type.
+    The object need not be there; if it is, the event has its size and content type.
     """
     with open_bucket(context, url) as bucket:
         event = bucket.trigger(key, kind=kind.value)

@@ -20,7 +20,7 @@ def pause(
     queue: QueueName,
     *,
     subscription: OneSubscription = None,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Told to whoever looks.")] = "",
+    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason, shown in stats and on the dashboard.")] = "",
     url: Url = None,
     as_json: Json = False,
 ) -> None:

@@ -136,7 +136,7 @@ def run(
         ),
     ] = None,
     trigger: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="A batch begins so often, if anything is new.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Start a batch this often, if anything is new.")
     ] = 1.0,
     checkpoint: Checkpoint = None,
     metrics_port: MetricsPortOption = None,

@@ -344,7 +344,7 @@ def dry_run(
     *,
     text: FilterOption = None,
     prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Look only at keys that begin with it.")] = "",
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Stop after so many matches.")] = 1_000,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Stop after this many matches.")] = 1_000,
     url: Url = None,
     as_json: Json = False,
 ) -> None:

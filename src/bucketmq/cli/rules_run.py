@@ -91,7 +91,7 @@ def replay(
     *,
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="One object, as it is now.")] = None,
     prefix: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="Each object whose key begins so now; '' is all of them.")
+        str | None, typer.Option(metavar="PREFIX", help="Each object that has this key prefix now; '' is all of them.")
     ] = None,
     since: Annotated[
         str | None,
@@ -132,7 +132,7 @@ def dead(
     context: typer.Context,
     name: RuleName,
     *,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
     full: Annotated[bool, typer.Option("--full", help="Every failed attempt, with what was answered.")] = False,
     url: Url = None,
     as_json: Json = False,
@@ -167,7 +167,7 @@ def redrive(
     name: RuleName,
     *,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; may be repeated.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many match.")] = False,
     yes: Yes = False,
     url: Url = None,

@@ -62,7 +62,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Where to listen. 0.0.0.0 is everywhere.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one.")] = 8080,
     token: Annotated[
-        list[str] | None, typer.Option(metavar="TOKEN", help=f"Who shows it may call (env: {TOKEN_VARIABLE}).")
+        list[str] | None, typer.Option(metavar="TOKEN", help=f"Required of callers (env: {TOKEN_VARIABLE}).")
     ] = None,
     token_file: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="A file with a token in each line.")
@@ -78,7 +78,8 @@ def serve(
     no_notify: Annotated[bool, typer.Option("--no-notify", help="Do not run the bucket's rules.")] = False,
     no_files: Annotated[bool, typer.Option("--no-files", help="Do not watch the files of a folder.")] = False,
     sweep_every: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Find what no notification told of; begins with a baseline.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Find changes without a notification; starts with a baseline."),
     ] = None,
     from_bucket: Annotated[
         list[str] | None,
@@ -101,7 +102,7 @@ def serve(
     ] = None,
     dashboard: Annotated[
         bool,
-        typer.Option("--dashboard", help="Show the dashboard too, at /, for who has one of its tokens."),
+        typer.Option("--dashboard", help="Show the dashboard too, at /, to people with one of its tokens."),
     ] = False,
     dashboard_tokens: Annotated[
         list[Path] | None,
@@ -187,7 +188,7 @@ async def _serve(
         say(f"listening on {address}: notifications go to {address}/events/SOURCE; stop it with Ctrl-C")
         say(_who(settings.access))
         if page is not None:
-            say(f"the dashboard is open at {address}/ for who has one of its tokens")
+            say(f"the dashboard is open at {address}/ for people with one of its tokens")
         warn_plain_http(host, settings.trusted_proxies)
         flush()
 

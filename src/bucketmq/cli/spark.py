@@ -30,7 +30,7 @@ def forget(
 ) -> None:
     """Forget a query that ended for good, after asking.
 
-    A reader that is forgotten holds back trimming no more. Of a transaction (--txn) the queue forgets which batches
+    A reader that is forgotten no longer holds back trimming. Of a transaction (--txn) the queue forgets which batches
     were published: run again, they would be published again.
     """
     from bucketmq.spark.upkeep import readers

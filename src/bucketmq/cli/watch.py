@@ -1,4 +1,4 @@
-"""The verb watch: runs the handlers that a module registered on its bucket, and tells of each change."""
+"""The verb watch: runs the handlers that a module registered on its bucket, and reports each change."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from bucketmq.server.place import bus_of, run, seconds_now
 SEGMENTS_MAX = 500
 """Read at a time, of one shard; the rest comes with the next call."""
 FORGET_SECONDS = 3600.0
-"""After so long without a read the place is forgotten: what lies between may be trimmed, and is of no interest."""
+"""After so long without a read the place is forgotten: what lies between may be trimmed, and does not matter."""
 
 
 class Follower:

@@ -146,7 +146,7 @@ def speed(processes: list[Process], now: float) -> float:
 
 def lag_of(report: Report, seen: Surveyed | None, now: float) -> int | None:
     """Messages that it has not dealt with: by its reader or its subscription, or else as it reported just now. What it
-    reported long ago says nothing of today."""
+    reported long ago is not about today."""
     if seen is not None and seen.stats is not None:
         for reader in seen.stats.readers:
             if reader.name == report.name:

@@ -302,7 +302,7 @@ def preview(body: Any) -> str:
 
 
 def place_text(message: PeekedMessage) -> str:
-    """Where a page ends, for whoever wants the next one."""
+    """Where a page ends, for the request for the next one."""
     return ".".join(str(part) for part in message.place)
 
 

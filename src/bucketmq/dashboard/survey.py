@@ -1,4 +1,4 @@
-"""What is known of the queues of a bucket: their names, and how each stands, as seen by whoever looked last.
+"""What is known of the queues of a bucket: their names, and how each stands, as last seen.
 
 A look at one queue costs a handful of requests, so nobody looks at all of them at once: a page asks for the few that it
 shows (`fresh`), and what nobody asks for is looked at when figures are taken (`charts`), slowly if they are many. A
@@ -139,7 +139,7 @@ class Survey:
         return queue_families([each.stats for each in seen if each.stats is not None], unreadable=unreadable)
 
     def forget(self, name: str) -> None:
-        """Something was done to it: the next one who asks wants to see that."""
+        """Something was done to it: the next request must show that."""
         seen = self._seen.get(name)
         if seen is not None:
             self._seen[name] = msgspec.structs.replace(seen, until=FORGOTTEN)

@@ -43,7 +43,7 @@ _S3_NAME = re.compile(r"(?:s3:)?([A-Z][A-Za-z]{2,40}(?::[A-Za-z]{1,40}){0,2})\Z"
 
 
 def encode(format: Format, events: Sequence[ObjectEvent]) -> tuple[bytes, str]:
-    """The body of a request that tells of these events, and its content type."""
+    """The body of a request that reports these events, and its content type."""
     match format:
         case "tigris":
             return msgspec.json.encode({"events": [_tigris(each) for each in events]}), JSON

@@ -63,7 +63,7 @@ def decode_items(body: bytes, key: str) -> list[Item]:
         return _decoder.decode_lines(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(
-            f"{key} is not a part of an inventory ({error}); delete the sweep's folder to begin anew"
+            f"{key} is not a part of an inventory ({error}); delete the sweep's folder to start over"
         ) from None
 
 

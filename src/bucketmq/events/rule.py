@@ -230,7 +230,7 @@ def _check_webhook(name: str, to: Webhook) -> None:
     if not 1 <= to.batch <= BATCH_MAX:
         raise Invalid(f"rule {name}: batch must be 1 to {BATCH_MAX}")
     if to.batch > 1 and to.format in get_args(Notice):
-        raise Invalid(f"rule {name}: a notice in format {to.format} tells of one object; leave out batch")
+        raise Invalid(f"rule {name}: a notice in format {to.format} is about one object; leave out batch")
     if not 0.1 <= to.timeout_seconds <= 120:
         raise Invalid(f"rule {name}: timeout_seconds must be 0.1 to 120")
     for status in to.statuses:

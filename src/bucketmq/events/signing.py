@@ -102,7 +102,7 @@ def verify(
 ) -> Verified | Rejected:
     """Whether a request was signed with one of `secrets`, at most `tolerance_seconds` from `now`.
 
-    Anything a caller can send gives a value; only a secret of ours that is none raises `Invalid`. The time it takes
+    Anything a caller can send gives a value; only a malformed secret of ours raises `Invalid`. The time it takes
     does not depend on which secret or signature fits.
     """
     keys = [_key(each) for each in secrets]

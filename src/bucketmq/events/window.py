@@ -4,7 +4,7 @@ The first telling of a change in a shard's log is the one that counts; later one
 the log alone, so every reader comes to the same answer without writing anything, and no reader can forget to undo a
 mark: the first telling stays on its rule's hands until it is delivered or a dead letter.
 
-Two events tell of the same change when
+Two events are about the same change when
 
  1. they have the same id (one notification, sent twice; one sweep, run twice), or
  2. they come from different sources, are about the same key and the same state, and
@@ -41,7 +41,7 @@ TELLINGS_MAX = 4
 
 
 class _Telling(msgspec.Struct, gc=False):
-    """What was told of one state of one key."""
+    """What was reported about one state of one key."""
 
     counts: dict[str, int]
     """How often, by each source."""
@@ -136,14 +136,14 @@ class Window:
         elif _echoes(telling, event, gone=event.kind == "deleted"):
             echo_of = tuple(telling.events) if event.kind != "deleted" or self._is_last_word(telling, event) else ()
         if not (echo_of and event.kind == "deleted" and event.source in OBSERVED):
-            # Who sees that an object is gone sees it later than it happened. A deletion that was told explains it, and
+            # That an object is gone is seen later than it happened. A deletion that was told explains it, and
             # must not be made to look as if it had happened up to now: the next one would be taken for its echo.
             _note(telling, event)
         self._tellings.move_to_end(state)
         return echo_of
 
     def _is_last_word(self, telling: _Telling, event: ObjectEvent) -> bool:
-        """Whether nothing was told of the key since it was told that it is gone: otherwise that it is gone is news."""
+        """Whether nothing was reported about the key since its deletion was: otherwise its deletion is new."""
         last = self._newest.get(event.key)
         return last is None or last.kind == "deleted" or _time(last) <= telling.last
 
@@ -179,7 +179,7 @@ def _echoes(telling: _Telling, event: ObjectEvent, *, gone: bool) -> bool:
     if event.exact:
         return True
     if event.source in OBSERVED:
-        return telling.last >= at  # told of, at or after the moment this state was stored
+        return telling.last >= at  # reported at or after the moment this state was stored
     if telling.observed is not None and telling.observed <= at <= telling.observed + NEAR_SECONDS:
         return True
     count = telling.counts.get(event.source, 0)
@@ -188,7 +188,7 @@ def _echoes(telling: _Telling, event: ObjectEvent, *, gone: bool) -> bool:
 
 def _echoes_deletion(telling: _Telling, event: ObjectEvent, at: float) -> bool:
     if event.source in OBSERVED and event.seen_at is not None:
-        return telling.last >= seconds_of(event.seen_at)  # told of, after the state that is gone was stored
+        return telling.last >= seconds_of(event.seen_at)  # reported after the state that is gone was stored
     count = telling.counts.get(event.source, 0)
     told = max((n for source, n in telling.counts.items() if source not in OBSERVED | {event.source}), default=0)
     if telling.told is not None and abs(at - telling.told) <= NEAR_SECONDS and told > count:

@@ -1,4 +1,4 @@
-"""Sending the same figures to a collector, by OTLP over HTTP: for whoever has no Prometheus that could ask for them.
+"""Sending the same figures to a collector, by OTLP over HTTP: for those without a Prometheus that could scrape them.
 
 What is sent is what a port would show, family by family, under the same names and labels. Made with OpenTelemetry's
 own exporter, which also reads its variables (OTEL_EXPORTER_OTLP_HEADERS and the like). A collector that is away is
@@ -74,7 +74,7 @@ class Push:
                 sent = self._exporter.export(data, timeout_millis=SEND_SECONDS * 1000)
                 if sent.name != "SUCCESS":
                     logger.warning("action=push_failed the collector did not take the figures; the next ones follow")
-            except Exception as error:  # figures are no reason for a worker to end
+            except Exception as error:  # a worker does not end because of its figures
                 logger.warning("action=push_failed error=%.200r", error)
 
 
@@ -118,7 +118,7 @@ class _Owning(Push):
 
 
 def check_collector(url: str) -> str:
-    """The address that figures are posted to; `Invalid` if the URL is none."""
+    """The address that figures are posted to; `Invalid` if it is not a URL."""
     try:
         parts = urlsplit(url)
         there = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -87,7 +87,7 @@ class Reporter:
         )
 
     def batch(self, rows: int, *, dead: int, seconds: float, lag: int | None) -> None:
-        """A batch was done. One without rows is no news."""
+        """A batch was done. One without rows is not reported."""
         if lag is not None:
             self._lag = lag
         if rows:
@@ -113,7 +113,7 @@ class Reporter:
         self._over.set()
         self._news.set()
         self._thread.join()
-        if self._works:  # or whoever ends would have to wait for a bucket that is away
+        if self._works:  # or ending would have to wait for a bucket that is unavailable
             failed = isinstance(error, Exception)
             self._write(ended=True, error=f"{type(error).__name__}: {error}"[:ERROR_CHARS] if failed else "")
 

@@ -1,4 +1,4 @@
-"""How queues stand, looked at in the background by a thread of its own: whoever reads the figures costs nothing.
+"""How queues stand, looked at in the background by a thread of its own: reading the figures costs nothing.
 
 A look at a queue takes about ten requests however deep it is. Nothing is looked at while nobody reads the figures. Of
 many workers of one queue one that looks is enough.

@@ -1,6 +1,6 @@
 """Claude as a client, through the `anthropic` SDK: one question, tried again while the API is busy, within a budget.
 
-What is asked and what an answer means is for whoever asks; retries, waiting and money are decided here, and counting is
+What is asked and what an answer means is for the caller; retries, waiting and money are decided here, and counting is
 `budget`'s.
 
 The SDK could try again by itself, but it waits for as long as a server tells it to, counts nothing, and reports
@@ -101,7 +101,7 @@ def settings_of(environ: Mapping[str, str], settings: ClaudeSettings = PLAIN_SET
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The API answered. What the answer is worth is for whoever asked."""
+    """The API answered. What the answer is worth is for the caller."""
 
     message: Message
     attempts: int

@@ -6,7 +6,7 @@ For each request the name is looked up once, every address is checked (`notify.a
 checked address while `Host` and the certificate's name stay the name. It runs on httpcore2, the transport below httpx2,
 because that is where a connection's way to the network can be replaced; it also means that there are no redirects, no
 proxies from the environment, no cookies and no unpacking of answers to switch off. Nothing here logs; httpcore2's own
-debug log tells of answers' headers, never of what is sent.
+debug log has answers' headers, never what is sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 BODY_BYTES_MAX = 64 << 10
 """How much of an answer is read. An answer that goes on is cut here and its connection closed."""
 BODY_BYTES_KEPT = 1 << 10
-"""How much is kept of an answer that is no success. A success is kept whole: it may name single events that failed."""
+"""How much is kept of an answer that is not a success. A success is kept whole: it may name single events that
+failed."""
 HEADERS_MAX = 100
 HEADER_BYTES_MAX = 32 << 10
 RAW_BYTES_MAX = 1 << 20
@@ -283,7 +284,7 @@ class _Names:
         except (OSError, UnicodeError) as error:
             lookup.error = _why(error)
         except Exception as error:
-            # A resolver that was plugged in may raise anything; whoever waits must hear of it rather than wait on.
+            # A resolver that was plugged in may raise anything; the waiting caller must get it rather than wait on.
             lookup.error = type(error).__name__
         finally:
             with self._lock:

@@ -1,4 +1,4 @@
-"""A poster that is made when it is first needed, so that whoever sends no webhooks needs no HTTP client."""
+"""A poster that is made when it is first needed, so that programs without webhooks need no HTTP client."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 They go into the log it reads, directed to its name, under their old ids; every other reader passes them over. The
 pipeline treats them like any others, so it need not be stopped, and a target that leaves equal results alone writes
-only what has changed. What is needed of the log is read here, by whoever asks; nothing is kept.
+only what has changed. What is needed of the log is read here when asked for; nothing is kept.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def retell(
     """
     counting = next((each.name for each in pipeline.stages if each.keyed is not None), None)
     if counting is not None:
-        raise Invalid(f"stage {counting!r} keeps state by key, and would count a second time what it is told again")
+        raise Invalid(f"stage {counting!r} keeps state by key, and would count again what is sent again")
     pace = Pace(rate_per_second)
     match pipeline.source:
         case FromEvents() as source:

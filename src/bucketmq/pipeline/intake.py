@@ -47,7 +47,7 @@ class Taken(msgspec.Struct, frozen=True):
     states: tuple[State, ...] = ()
     """The state of each row's object, where a target follows it."""
     gone: tuple[tuple[State, Cause], ...] = ()
-    """Objects that went, where a target follows them: these are no rows."""
+    """Objects that went, where a target follows them: these are not rows."""
 
 
 class Intake(Protocol):
@@ -65,7 +65,7 @@ def intake_of(source: Source, bucket: Callable[[], Bucket], *, collapse: bool = 
     """The intake of a source. `bucket` is asked for when something has to be fetched.
 
     `collapse` drops duplicates of an event. Rules do that themselves. With `follows` a target follows the objects: an
-    object that is gone is no row then.
+    object that is gone is not a row then.
     """
     match source:
         case FromQueue(body_schema=fields):
@@ -137,7 +137,7 @@ class Bodies:
 class Events:
     """Messages of the queue `events`: decoded, told apart from echoes, filtered, and their objects fetched.
 
-    A change that two sources tell of comes twice in the log. What one task reads is looked through for such echoes, as
+    A change that two sources report comes twice in the log. What one task reads is looked through for such echoes, as
     rules do (`bucketmq.events.window`); an echo that another task or batch reads is a row once more.
     """
 

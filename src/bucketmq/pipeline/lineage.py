@@ -61,7 +61,7 @@ class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
     format: int = 1
 
     def is_of(self, state: State) -> bool:
-        """Whether it stands for this state: several sources tell of one write, each at its own time."""
+        """Whether it stands for this state: several sources report one write, each at its own time."""
         if self.gone != state.gone:
             return False
         return self.at == state.at if state.gone or state.version is None else self.version == state.version

@@ -1,4 +1,4 @@
-"""The last step of a chain: rows brought into the shape that whoever writes the targets wants.
+"""The last step of a chain: rows brought into the shape that the targets' writers need.
 
 A column for each target, `_0`, `_1`, ..., in the order of the pipeline: a struct of a message's columns, a list of
 objects, or the row itself for tables; null where the target's `where` leaves the row out. All targets are worked out

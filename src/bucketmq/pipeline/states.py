@@ -1,7 +1,7 @@
 """States of source objects beside the rows that were made of them, for targets that follow their source.
 
-What was made of an object goes with it. So a deletion is no row for the stages: its state travels alone. And a row of
-which the stages make nothing leaves its state behind, so that what was made of the object before can be removed.
+What was made of an object goes with it. So a deletion is not a row for the stages: its state travels alone. And a row
+of which the stages make nothing leaves its state behind, so that what was made of the object before can be removed.
 
 Which of two states is the newer, and what is removed, is `bucketmq.pipeline.lineage`.
 """
@@ -91,7 +91,7 @@ def of_column(column: pa.Array) -> list[State | None]:
 
 
 def of_event(event: ObjectEvent, version: str | None, *, gone: bool) -> Iterator[State]:
-    """What an event tells of objects: of the one it is about, and of the one that was moved to it."""
+    """What an event says about objects: the one it is about, and the one that was moved to it."""
     yield State(event.key, version or event.version, event.at, gone=gone)
     if event.from_key is not None:
         yield State(event.from_key, None, event.at, gone=True)

@@ -1,4 +1,4 @@
-"""Things: objects to be written, as rows say them, and as Arrow carries them from a stage to whoever writes.
+"""Things: objects to be written, as rows say them, and as Arrow carries them from a stage to the writer.
 
 All that can be wrong with an object's key, content and metadata is found here, where it is one row's fault. Writing is
 `bucketmq.pipeline.objects`.

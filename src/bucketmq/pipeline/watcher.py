@@ -72,7 +72,7 @@ def handler(
     keeping = _Keeping(name, home, chain, lambda batch: buckets.write([Settled(batch, ())]))
 
     def handle(thing: Any) -> Done | Retry | Bury:
-        buckets.open_all()  # one that is away is no fault of the rows
+        buckets.open_all()  # a bucket that is unavailable is not the rows' fault
         keeping.expire()
         for taken in intake.take(raw_of(thing)):
             ran = chain.run(taken.batch, keeping.memory(thing.id))

@@ -14,5 +14,5 @@ def check_seconds(value: object, what: str, *, low: float = 0.0, high: float = S
 
 
 def plain_text(value: object) -> str:
-    """A reason as text that can be written: tracebacks may quote bytes that are no Unicode."""
+    """A reason as text that can be written: tracebacks may quote bytes that are not Unicode."""
     return str(value).encode("utf-8", "backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""A lane: many callers of one process, one write at a time, everybody who waits rides along with the next.
+"""A lane: many callers of one process, one write at a time, all that wait share the next.
 
-This is the group commit. There is no thread of its own: the caller who finds the lane free carries what has gathered,
-the others wait, and when the carrier is done the next one who waits takes over.
+This is the group commit. There is no thread of its own: the caller that finds the lane free carries what has gathered,
+the others wait, and when the carrier is done the next one that waits takes over.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def share(lane: Lane[Cargo], item: Cargo, carry: Callable[[list[Cargo]], Procedu
 
 
 def _wait(lane: Lane[Cargo], item: Cargo, latch: Latch) -> Procedure[None]:
-    """Wait to be carried or to take over; a waiter who is stopped hands its place on."""
+    """Wait to be carried or to take over; a waiter that is stopped hands its place on."""
     try:
         yield from Wait(latch)
     except BaseException:

@@ -156,7 +156,7 @@ class Pause(Asking[None], frozen=True):
 
 
 class Latch:
-    """Opens once. Whoever waits for it is told; whoever comes later passes."""
+    """Opens once. Waiting callers are woken; later ones do not wait."""
 
     __slots__ = ("_callbacks", "_lock", "is_open")
 

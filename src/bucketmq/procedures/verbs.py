@@ -131,7 +131,7 @@ def get_document(kind: type[Document], key: str) -> Procedure[tuple[Document, Ob
 
 
 def create_named(key: str, body: bytes) -> Procedure[None]:
-    """Create an object whose name nobody else uses: whoever is refused finds their own earlier attempt."""
+    """Create an object whose name nobody else uses: a refusal means that an earlier attempt of our own landed."""
     patience = Patience(f"writing {key}")
     while True:
         reply = yield from Create(key, body)

@@ -92,7 +92,7 @@ def make_access(
     if has_secret and no_auth:
         raise Invalid("secrets were given and switched off with no_auth; leave one of the two out")
     if not has_secret and not no_auth:
-        raise Invalid("nobody could be let in: give a bearer token, a basic secret or a signing secret (or no_auth)")
+        raise Invalid("no caller could be let in: give a bearer token, a basic secret or a signing secret (or no_auth)")
     return access
 
 
@@ -230,7 +230,7 @@ class Budget:
 
     @contextlib.contextmanager
     def held(self, address: str, size: int) -> Iterator[None]:
-        """While the block runs. 503 if that is more than there is: whoever signs sends again."""
+        """While the block runs. 503 if that is more than there is: signing senders send again."""
         own = self._held[address]
         if self.held_bytes + size > self._bytes_max or (own and own + size > self._one_address_max):
             raise Refusal(

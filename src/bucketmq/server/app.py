@@ -347,7 +347,7 @@ def _add_receivers(app: FastAPI, parts: Parts) -> None:
         origin = request.headers.get("webhook-request-origin")
         if origin is not None:
             if not _ORIGIN.match(origin):
-                raise Refusal(400, "WebHook-Request-Origin is no host name")
+                raise Refusal(400, "WebHook-Request-Origin is not a host name")
             if parts.settings.origins and origin not in parts.settings.origins:
                 raise Refusal(403, "this origin may not send here", "name it with --origin")
             headers |= {"webhook-allowed-origin": origin, "webhook-allowed-rate": str(ALLOWED_RATE_PER_MINUTE)}

@@ -35,7 +35,7 @@ class Tasks:
         self._tasks.append(asyncio.create_task(self._keep_going(name, start), name=name))
 
     async def end(self) -> None:
-        """Wait for them to finish what is in hand; whoever calls has told them."""
+        """Wait for them to finish what is in hand; the caller has told them to."""
         self.stopping.set()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=self._stop_seconds)
@@ -112,7 +112,7 @@ class Background:
             self._notifier = None
 
     async def _sweep(self) -> None:
-        """The first one takes a baseline: what was there before the server is no news."""
+        """The first one takes a baseline: what was there before the server is not reported."""
         assert self._settings.sweep_seconds is not None
         while not self._stop.is_set():
             try:

@@ -168,7 +168,7 @@ class FolderWatch:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _look(self, keys: list[str]) -> dict[str, Item | None]:
-        """Their states now. What is no object to the store, such as a link, is left out and holds up no other."""
+        """Their states now. What the store does not see as an object, such as a link, is skipped."""
         limit = asyncio.Semaphore(LOOKS_AT_ONCE)
 
         async def one(key: str) -> tuple[str, Item | None] | None:
@@ -195,7 +195,7 @@ class FolderWatch:
         if before is not None:
             return [self._told(gone(before))]
         if self._knows_all:
-            return []  # it came and went between two looks: nobody was told of it
+            return []  # it came and went between two looks: it was never reported
         at = now_of(self._bucket)
         return [ObjectEvent(id=event_id("files", "", key, "gone", at), kind="deleted", key=key, at=at, source="files")]
 

@@ -187,9 +187,13 @@ class Gate:
                 return caller, _elsewhere()
         if not caller.may(role):
             has = "+".join(caller.roles)
-            return caller, Refusal(403, f"{caller.name} has the role {has}, and this needs {role}", "ask who has it")
+            return caller, Refusal(
+                403, f"{caller.name} has the role {has}, and this needs {role}", "ask somebody who has it"
+            )
         if queue is not None and not caller.sees(queue):
-            return caller, Refusal(403, f"queue {queue[:100]!r} is not in the scope of {caller.name}", "ask who has it")
+            return caller, Refusal(
+                403, f"queue {queue[:100]!r} is not in the scope of {caller.name}", "ask somebody who has it"
+            )
         return caller, None
 
     def _comes_from_the_page(self, session: Session, scope: Scope) -> bool:

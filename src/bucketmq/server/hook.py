@@ -1,4 +1,4 @@
-"""A watcher's handler as a webhook endpoint: the same function that pulls, called by whoever posts events.
+"""A watcher's handler as a webhook endpoint: the same function that pulls, called by posted events.
 
 ```python
 @bucket.watch('WHERE `key` REGEXP "^pending/"')
@@ -82,7 +82,7 @@ def endpoint(
     """An ASGI app that calls `handler` with a change for each event that is posted to it.
 
     It reads what our rules send (`tigris`, `s3`, `cloudevents`) and what Tigris and others send themselves. A caller
-    shows one of the secrets; with `no_auth` you see to it yourself that nobody else can call.
+    shows one of the secrets; with `no_auth` you must make sure yourself that nobody else can call.
 
     Answers 200 `{"status": "ok"}` when all is done, 500 `{"error": "processing failed"}` when something failed, 400 for
     a body that cannot be read, 401 for anybody else. Our own rules are told more: 200 `{"failed": [{"id", "error"}]}`
@@ -172,7 +172,7 @@ class Endpoint:
         except Invalid as error:
             if not _is_json(body):
                 raise Refusal(400, "invalid json") from None
-            raise Refusal(400, "no notification that is known here", str(error)) from None
+            raise Refusal(400, "not a known notification", str(error)) from None
 
     async def _handle(self, headers: dict[str, str], parsed: Parsed) -> tuple[int, object]:
         if parsed.bad and not parsed.events:

@@ -6,9 +6,9 @@ From the command line, a file or the environment, one in each line:
     nightly=TOKEN:operate;queues=orders,mail-*;prefixes=raw/
     vera=sha256-HEX:look
 
-A file holds hashes best (`sha256-...`, see `token_line`): who reads it can log in as nobody. In memory there are hashes
-only, compared in constant time. A plain SHA-256 is enough because tokens are long and random, unlike passwords. Who is
-asking, by cookie or by header, is `gate`'s.
+A file holds hashes best (`sha256-...`, see `token_line`): reading it does not let anybody log in. In memory there are
+hashes only, compared in constant time. A plain SHA-256 is enough because tokens are long and random, unlike passwords.
+Who is asking, by cookie or by header, is `gate`'s.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def read_people(texts: Iterable[str], *, variable: str) -> tuple[Person, ...]:
     """
     people = tuple(read_person(text) for text in texts)
     if not people:
-        raise Invalid(f"nobody could log in: give --token or --token-file, or set {variable}; {HOW}")
+        raise Invalid(f"no one could log in: give --token or --token-file, or set {variable}; {HOW}")
     if len(people) > PEOPLE_MAX:
         raise Invalid(f"at most {PEOPLE_MAX} tokens at a time")
     callers: dict[str, Caller] = {}

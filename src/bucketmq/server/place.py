@@ -56,7 +56,7 @@ _LATE: set[asyncio.Future[Any]] = set()
 def _over(task: asyncio.Future[Any]) -> None:
     _LATE.discard(task)
     if not task.cancelled():
-        task.exception()  # whoever waited has been told, or is gone
+        task.exception()  # the waiting caller has it, or is gone
 
 
 def ask(bucket: AnyBucket) -> None:

@@ -2,7 +2,7 @@
 
 One small object for each id, below the period in which it was noted; periods are two days long. An id is looked for in
 this period and the one before, so it is remembered for two to four days, as long as our own rules repeat. Older periods
-are removed a page at a time, by whoever notes new ids: what is kept is bounded by what came in four days.
+are removed a page at a time, when new ids are noted: what is kept is bounded by what came in four days.
 """
 
 from __future__ import annotations

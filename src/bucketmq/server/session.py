@@ -1,7 +1,8 @@
 """Sessions: a token is exchanged for a signed cookie. Who somebody is comes from there and never from what they send.
 
 The key that signs lives as long as the process: a restart asks everybody to log in again. A cookie holds a name and no
-rights: those are looked up, so who is no longer let in has no session either. Cookies and headers as text are `gate`'s.
+rights: those are looked up, so a person whose access was removed has no session either. Cookies and headers as text are
+`gate`'s.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Sessions:
         """Sessions that were logged out, until they would have expired."""
 
     def begin(self, token: str) -> Session | None:
-        """A session for whoever has this token."""
+        """A session for the person with this token."""
         caller = who_has(self.people, token)
         if caller is None:
             return None

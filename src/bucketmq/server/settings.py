@@ -21,7 +21,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     access: Access
     buckets: tuple[str, ...] = ()
-    """Only events of buckets with these names are ours; empty: of any. A filer tells of all that it has."""
+    """Only events of buckets with these names are ours; empty: of any. A filer reports everything it holds."""
     body_bytes_max: int = BODY_BYTES_MAX
     body_seconds: float = BODY_SECONDS
     report_seconds: float = REPORT_SECONDS

@@ -25,7 +25,7 @@ LINGER_BYTES_MAX = 4 << 20
 
 
 class Refusal(Exception):
-    """An answer that is no success. `hint` says what to do about it."""
+    """An answer that is not a success. `hint` says what to do about it."""
 
     def __init__(
         self,

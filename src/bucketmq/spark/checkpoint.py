@@ -50,7 +50,7 @@ def offsets_of(location: str | None, batch: int) -> dict[str, dict[str, int]] | 
 def folder_of(location: str) -> Path | None:
     """The folder on this machine that Spark means by a location; None if it lies elsewhere.
 
-    Hadoop's paths look like URLs and are none: what follows the scheme is the name as it is, with all its characters.
+    Hadoop's paths look like URLs and are not: what follows the scheme is the name as it is, with all its characters.
     """
     scheme, colon, rest = location.partition(":")
     if not colon or "/" in scheme:

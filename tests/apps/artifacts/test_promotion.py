@@ -436,7 +436,7 @@ def test_nobody_approves_what_they_promote_with_another_key_of_theirs(shop: Shop
     shop.promote("1.0", trust=trust)
     shop.report()
     shop.approve("1.0", by=BEN, trust=trust)
-    with pytest.raises(Gated, match="besides who promotes, and nobody has"):
+    with pytest.raises(Gated, match="besides the person who promotes, and nobody has"):
         shop.promote("1.0", "production", trust=trust)
 
 
@@ -449,7 +449,7 @@ def test_a_person_with_two_keys_approves_once(shop: Shop) -> None:
     shop.report()
     for each in (BEN, CYD):
         shop.approve("1.0", by=each, trust=trust)
-    with pytest.raises(Gated, match="2 must approve, besides who promotes, and ben has"):
+    with pytest.raises(Gated, match="2 must approve, besides the person who promotes, and ben has"):
         shop.promote("1.0", "production", trust=trust)
 
 
@@ -460,5 +460,5 @@ def test_who_promotes_by_a_key_of_the_page_does_not_count_as_approving(shop: Sho
     shop.approve("1.0", by=BEN)
     bucket = shop.connect()
     todo = promotion.promote(bucket.api, TRUST, "shop", "1.0", "production", promoter=Promoter((ADA,), by="ben"))
-    with pytest.raises(Gated, match="besides who promotes, and nobody has"):
+    with pytest.raises(Gated, match="besides the person who promotes, and nobody has"):
         bucket.run(todo)

@@ -133,7 +133,7 @@ def test_errors_say_what_to_do(cli: Cli, here: Path, bucket: Any) -> None:
         (("publish", "shop", "1.0", "dist"), "--key FILE"),
         (("publish", "shop", "1.0", "dist", "--key", "none.key"), "keygen none.key"),
         (("verify", "shop", "1.0"), "--trust FILE"),
-        (("verify", "shop", "1.0", "--trust", "none.json"), "ask who keeps the keys"),
+        (("verify", "shop", "1.0", "--trust", "none.json"), "ask the keeper of the keys"),
         (("trust", "none.toml", "--key", "none.key"), "name a TOML file"),
     ):
         ran = cli("artifacts", *words)

@@ -41,7 +41,7 @@ def test_a_stage_of_moderation_is_run_again(cli: Cli, bucket: Bucket) -> None:
     shown = [shlex.split(line)[1:] for line in EXAMPLES["apps rerun"]]
     dry, told = (cli(*words) for words in shown)
     assert dry.code == told.code == 0, (dry, told)
-    assert "moderation would be told 1 message again, of 2 looked at" in dry.err
+    assert "moderation would be sent 1 message again, of 2 looked at" in dry.err
     assert "at most 1 read and 4 writes: $" in dry.err
     assert told.row["told"] == 2
     before = bucket.store.look("pending/post-18.json")

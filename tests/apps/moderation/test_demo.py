@@ -77,7 +77,7 @@ def test_the_demo_does_not_stay_when_one_of_its_processes_is_gone(tmp_path: Path
     plan = Plan(url=f"file://{tmp_path}/bucket", folder=tmp_path)
     with Show(plan, lambda look: None) as show:
         show.crew.start("router", "moderation", "route", "--flag-above", "much")
-        with pytest.raises(BucketMQError, match=r"router ended by itself: .*'much' is no threshold"):
+        with pytest.raises(BucketMQError, match=r"router ended by itself: .*'much' is not a threshold"):
             show.stay()
 
 

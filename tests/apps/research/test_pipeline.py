@@ -108,7 +108,7 @@ def test_what_is_no_trial_is_a_dead_letter_of_the_pipeline(url: str) -> None:
     with bucketmq.connect(url) as bucket:
         bucket.queue(TRIALS_ON_SPARK).send_many([{"study": "s"}, "text"])
         by_pipeline(bucket, url, Path())
-        assert ["this is no trial" in each.reason for each in bucket.queue(TRIALS_ON_SPARK).dead_letters.peek()] == [
+        assert ["this is not a trial" in each.reason for each in bucket.queue(TRIALS_ON_SPARK).dead_letters.peek()] == [
             True,
             True,
         ]

@@ -109,7 +109,7 @@ def test_a_message_that_is_not_what_its_name_says_is_refused() -> None:
     good = msgspec.to_builtins(job_of(plan, trial_of(plan, {"x": 1}, 5)))
     assert read_job(good).seed == 5
     for bad in ({**good, "seed": 6}, {**good, "study": "../x"}, {**good, "id": "0"}, {"id": 1}, None, "text"):
-        with pytest.raises(bucketmq.Invalid, match="this is no trial"):
+        with pytest.raises(bucketmq.Invalid, match="this is not a trial"):
             read_job(bad)
 
 

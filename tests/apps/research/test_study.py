@@ -153,7 +153,7 @@ def test_what_is_no_result_of_its_trial_is_a_failed_one(bucket: Bucket) -> None:
     work_off(bucket, plan)
     bucket.put(result_key("s1", ids[3]), {"id": ids[3], "parameters": {}, "seed": 1, "simulator": "", "version": ""})
     assert advance(bucket, plan) == "finished"
-    assert b"the object is no result" in report_of(bucket, plan)["report.md"]
+    assert b"the object is not a result" in report_of(bucket, plan)["report.md"]
     assert run_now(bucket, study.check(bus_of(bucket), plan.study)) == []
 
 

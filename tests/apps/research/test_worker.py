@@ -103,7 +103,7 @@ def test_a_message_that_is_no_trial_is_a_dead_letter(url: str) -> None:
         assert run_worker(url) == []
         letters = bucket.queue(TRIALS).dead_letters.peek()
         assert len(letters) == 3
-        assert all("this is no trial" in each.reason for each in letters)
+        assert all("this is not a trial" in each.reason for each in letters)
 
 
 def test_a_trial_with_limits_that_no_plan_may_have_is_a_dead_letter(url: str) -> None:

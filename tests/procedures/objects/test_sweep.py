@@ -276,7 +276,7 @@ def test_an_inventory_with_a_part_missing_says_so(memory: World) -> None:
     fill(memory)
     sweep(bucket)
     memory.delete(chunk_of(memory))
-    with pytest.raises(bucketmq.Corrupt, match="begin anew"):
+    with pytest.raises(bucketmq.Corrupt, match="start over"):
         sweep(bucket)
 
 

@@ -32,7 +32,7 @@ def problem_of(path: str, body: bytes) -> str | None:
         if lower.endswith(ZIP):
             return _zip(path, body)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, ValueError) as error:
-        return f"{path!r} has the name of an archive and is none ({error}); pack it again, or name it otherwise"
+        return f"{path!r} is named like an archive and is not one ({error}); pack it again, or rename it"
     return None
 
 

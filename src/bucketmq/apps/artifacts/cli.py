@@ -43,7 +43,7 @@ def keygen(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="FILE", help="Where the private key goes; must not exist.")],
     *,
-    owner: Annotated[str, typer.Option(metavar="NAME", help="Who holds it, as histories call them.")] = "",
+    owner: Annotated[str, typer.Option(metavar="NAME", help="The name of its holder in histories.")] = "",
     as_json: Json = False,
 ) -> None:
     """Make an Ed25519 key: the private half into a file for you alone, the public half for the trust file."""
@@ -75,7 +75,7 @@ def trust(
 ) -> None:
     """Publish whom to trust: the first time, and again when keys or environments change.
 
-    It is signed with your keys of the role trust. The pin is what you give to whoever verifies: they follow every later
+    It is signed with your keys of the role trust. Give the pin to those who verify: they follow every later
     change from it by themselves.
     """
     from bucketmq.apps.artifacts.machine import write
@@ -112,7 +112,7 @@ def publish(
 ) -> None:
     """Write files below builds/NAME/VERSION/ and then the signed manifest, from which moment on they are there.
 
-    A version never changes. The same files again are no error: that completes what was interrupted.
+    A version never changes. Publishing the same files again is not an error: it completes what was interrupted.
     """
     from bucketmq.apps.artifacts import publish as publishing
 
@@ -251,7 +251,7 @@ def refresh(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Say that what is current still is, before its pointer ends: agents refuse one that is over."""
+    """Renew the pointer to what is current before it expires: agents refuse an expired one."""
     from bucketmq.apps.artifacts import promotion
 
     with _believing(context, url, trust) as (bucket, trusted):
@@ -361,12 +361,12 @@ def deploy(
     agent: Annotated[str, typer.Option(metavar="NAME", help="This agent's name; else this machine's.")] = "",
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="These artifacts alone.")] = None,
     hook: Annotated[str, typer.Option(metavar="COMMAND", help="Run after a release was activated.")] = "",
-    webhook: Annotated[str, typer.Option(metavar="URL", help="Told instead, by POST.")] = "",
+    webhook: Annotated[str, typer.Option(metavar="URL", help="Notify this address instead, by POST.")] = "",
     health: Annotated[str, typer.Option(metavar="COMMAND", help="Ends with 0 once the release works.")] = "",
     health_url: Annotated[str, typer.Option(metavar="URL", help="Answers 2xx once the release works.")] = "",
     private: Annotated[bool, typer.Option("--private", help="These URLs may be on this machine.")] = False,
-    hook_seconds: Annotated[float, typer.Option(min=0.1, help="The hook may take so long.")] = 120.0,
-    health_seconds: Annotated[float, typer.Option(min=0.1, help="It must be healthy after so long.")] = 60.0,
+    hook_seconds: Annotated[float, typer.Option(min=0.1, help="How long the hook may take.")] = 120.0,
+    health_seconds: Annotated[float, typer.Option(min=0.1, help="It must be healthy within this time.")] = 60.0,
     key: KeyOption = None,
     trust: TrustOption = "",
     url: Url = None,

@@ -33,7 +33,7 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 def words_of(command: str, what: str) -> list[str]:
-    """A command as its words. No shell reads it: who needs one says `sh -c '...'`."""
+    """A command as its words. It is not passed to a shell: to use one, write `sh -c '...'`."""
     try:
         words = shlex.split(command)
     except ValueError as error:

@@ -81,7 +81,9 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 def seal(payload_type: str, payload: bytes, keys: tuple[SigningKey, ...]) -> Envelope:
     """The payload, signed by each of the keys."""
     if not keys:
-        raise Invalid("nobody signs this; name a key: --key FILE (make one with: bucketmq artifacts keygen FILE)")
+        raise Invalid(
+            "there is no key to sign with; name one: --key FILE (make one with: bucketmq artifacts keygen FILE)"
+        )
     text = base64.b64encode(payload).decode()
     return Envelope(payload_type, text, tuple(_signature(each, payload_type, payload) for each in keys))
 

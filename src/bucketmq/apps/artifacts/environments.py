@@ -125,7 +125,8 @@ def after(before: Pointer | None, gate: Environment, name: str, state: State, no
 
 
 def read_pointer(bucket: OpenBucket, trust: Trust, environment: str, name: str) -> Procedure[Pointed | None]:
-    """The pointer, signed by who may; None if nothing was ever promoted there. One GET. Its end is not looked at."""
+    """The pointer, signed by a trusted key; None if nothing was ever promoted there. One GET. Its end is not looked
+    at."""
     key = places.pointer(environment, name)
     try:
         found = yield from read_object(bucket, key)

@@ -45,7 +45,7 @@ class Release(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> dict[str, str]:
-        """What hooks are told of it."""
+        """What hooks are given."""
         facts = msgspec.structs.asdict(self)
         facts["path"] = facts.pop("folder")
         return {name: str(value) for name, value in facts.items()}

@@ -124,8 +124,9 @@ def gate(
         if len(approvals) < policy.approvals:
             having = ", ".join(each.by for each in approvals) or "nobody"
             missing.append(
-                f"{policy.approvals} must approve, besides who promotes, and {having} has; somebody who may runs: "
-                f"bucketmq artifacts approve {manifest.name} {manifest.version} --env {policy.name} --key FILE"
+                f"{policy.approvals} must approve, besides the person who promotes, and {having} has; somebody with "
+                f"the right runs: bucketmq artifacts approve {manifest.name} {manifest.version} --env {policy.name} "
+                "--key FILE"
             )
     return Gate(policy.name, manifest.version, opened.digest, not missing, tuple(missing), approvals)
 

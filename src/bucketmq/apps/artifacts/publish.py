@@ -1,6 +1,6 @@
 """Publishing: files first, the signed manifest last. One object is the commit, so an artifact is never half there.
 
-A version that exists is never changed. The same bytes published again are no error: that completes what a publisher
+A version that exists is never changed. Publishing the same bytes again is not an error: that completes what a publisher
 that died has left, or finds it complete. Files are read once and hashed once. A store takes an object whole, so a file
 must fit into memory; those below 32 MiB travel in batches of that size.
 """

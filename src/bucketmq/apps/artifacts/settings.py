@@ -33,7 +33,7 @@ class ArtifactsSettings(PageSettings, frozen=True, kw_only=True):
     folder: Annotated[str, Meta(description="where releases are put"), Variable("ARTIFACTS_FOLDER")] = "deployed"
     only: Annotated[tuple[str, ...], Meta(description="deploy these artifacts alone")] = ()
     hook: Annotated[str, Meta(description="a command after a release was activated"), Variable("ARTIFACTS_HOOK")] = ""
-    webhook: Annotated[str, Meta(description="a URL that is told instead"), Variable("ARTIFACTS_WEBHOOK")] = ""
+    webhook: Annotated[str, Meta(description="a URL to notify instead"), Variable("ARTIFACTS_WEBHOOK")] = ""
     health: Annotated[str, Meta(description="a command that checks a release"), Variable("ARTIFACTS_HEALTH")] = ""
     health_url: Annotated[str, Meta(description="a URL that answers 2xx if it works")] = ""
     private: Annotated[bool, Meta(description="these URLs may be on this machine and private networks")] = False
@@ -75,4 +75,6 @@ def read_pin(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise NotFound(f"the trust document {path} cannot be read: {error.strerror}; ask who keeps the keys") from None
+        raise NotFound(
+            f"the trust document {path} cannot be read: {error.strerror}; ask the keeper of the keys"
+        ) from None

@@ -22,7 +22,7 @@ def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in words.")],
     *,
     limit: Limit = 10,
-    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Only documents whose keys begin so.")] = "",
+    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Only documents with this key prefix.")] = "",
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -105,7 +105,7 @@ def ask(
     context: typer.Context,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to answer from the documents.")],
     *,
-    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Only from documents whose keys begin so.")] = "",
+    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Only from documents with this key prefix.")] = "",
     url: Url = None,
     as_json: Json = False,
 ) -> None:

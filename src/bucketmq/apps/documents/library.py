@@ -127,7 +127,7 @@ class Library:
         raise AssertionError("a loop that returns or raises")
 
     def _take(self, index: Index, turn: int) -> Index:
-        """Keep an index, unless one was kept whose reading began later. Not by version: a dropped table begins anew."""
+        """Keep an index, unless one was kept whose reading began later. Not by version: a dropped table starts over."""
         with self._lock:
             if turn >= self._kept:
                 self._index, self._kept = index, turn

@@ -44,7 +44,7 @@ class Read(msgspec.Struct, frozen=True, tag=True):
 
 
 class Lacking(msgspec.Struct, frozen=True, tag=True):
-    """A package is not installed here, which is no fault of the document."""
+    """A package is not installed here, which is not the document's fault."""
 
     package: str
 

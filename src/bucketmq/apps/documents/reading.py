@@ -101,7 +101,7 @@ def kind_of(key: str, content: bytes) -> str:
     said, found = SUFFIXES.get(suffix), _sniffed(content)
     if said is None:
         if found in ("zip", None) and (b"\0" in content[:4096] or found == "zip"):
-            raise Unreadable("it is none of the kinds that are read: PDF, HTML, Markdown, text, DOCX, PPTX, pictures")
+            raise Unreadable("its kind is not supported; supported are PDF, HTML, Markdown, text, DOCX, PPTX, pictures")
         return found or "text"
     if found == said or (found is None and said in ("markdown", "text")):
         return said

@@ -169,7 +169,7 @@ class Extractor:
 
     @property
     def by(self) -> str:
-        """Who is asked, and how: what the column `typed_by` says."""
+        """Which model is asked, and how: what the column `typed_by` says."""
         return self._by
 
     def _ask(self, text: str) -> list[Typed]:

@@ -20,7 +20,7 @@ class DocumentSettings(PageSettings, frozen=True, kw_only=True):
     ] = ("granite",)
     relations: Annotated[
         Literal["text", "claude"],
-        Meta(description="who finds relations: text (verbs between names), or claude as well, where there is a key"),
+        Meta(description="what finds relations: text (verbs between names), or claude as well, where there is a key"),
         Variable("DOCUMENTS_RELATIONS"),
     ] = "text"
     relations_requests_max: Annotated[

@@ -90,12 +90,12 @@ def _dead(bucket: Bucket, key: str) -> list[str]:
 
 def ls(
     context: typer.Context,
-    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Those whose keys begin so.")] = RAW,
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Those with this key prefix.")] = RAW,
     *,
     verdict: Annotated[
         str | None, typer.Option(metavar="VERDICT", help="Only fine, flagged, unsure or unknown ones.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1_000,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 1_000,
     url: Url = None,
     as_json: Json = False,
 ) -> None:

@@ -4,7 +4,7 @@ Bytes come from strangers. The decoder is chosen by how the bytes begin, never b
 of its size is compared with the limits before anything of it is decoded. `Unreadable` says why there is no picture; it
 becomes the reason of a dead letter.
 
-A colour profile that cannot be applied is ignored, as browsers do, and told of. Pixels of 16 bits keep their upper
+A colour profile that cannot be applied is ignored, as browsers do, and reported. Pixels of 16 bits keep their upper
 eight; pixels of 32 bits have no range that would be known, and are not read.
 """
 
@@ -53,7 +53,7 @@ class Picture(msgspec.Struct, frozen=True):
 
     image: Image
     profile: str
-    """What was done with its colours: `none` (it says nothing of them), `applied`, or `ignored` for a broken one."""
+    """What was done with its colours: `none` (it has no profile), `applied`, or `ignored` for a broken one."""
 
 
 def kind_of_image(data: bytes) -> str | None:

@@ -1,6 +1,6 @@
 """Where things lie: names of pipelines and stages, and the keys of what is made of an image. Pure.
 
-Nothing that is made lies below `raw/`, so no pipeline is told of its own results.
+Nothing that is made lies below `raw/`, so no pipeline sees its own results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def facts_key(key: str, stage: str) -> str:
 
 
 def image_of(facts: str) -> str | None:
-    """The image that an object below facts/ is about; None if it is none of ours."""
+    """The image that an object below facts/ is about; None if it is not one of ours."""
     stage, _, rest = facts.removeprefix(FACTS).partition("/")
     if not facts.startswith(FACTS) or stage not in STAGES or not rest.startswith(RAW) or not rest.endswith(".json"):
         return None

@@ -31,7 +31,7 @@ class ImageSettings(PageSettings, frozen=True, kw_only=True):
     ] = "keep"
     describer: Annotated[
         Literal["auto", "embedded", "claude"],
-        Meta(description="who describes images: claude, embedded, or by default claude where there is a key"),
+        Meta(description="what describes images: claude, embedded, or by default claude where there is a key"),
         Variable("IMAGES_DESCRIBER"),
     ] = "auto"
     anthropic_api_key: Annotated[str | None, Variable("ANTHROPIC_API_KEY"), SECRET] = None

@@ -1,6 +1,6 @@
 """Alerts as objects: one for each incident, at `alerts/open/{fingerprint}.json` until it is over.
 
-The key is what makes it one alert: however often an incident is found, and whoever finds it, there is one object. When
+The key is what makes it one alert: however often and by however many an incident is found, there is one object. When
 it is over the object is moved to `alerts/resolved/{fingerprint}-{since}.json`, whose name tells incidents of the same
 kind apart, so that a message that comes again opens nothing that was resolved. Each step may be repeated after a crash
 at any point. Nothing is written here that was not masked before.
@@ -78,7 +78,7 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 class Mute(msgspec.Struct, frozen=True):
-    """Who does not want to hear of an incident, until when and why."""
+    """Who muted an incident, until when and why."""
 
     by: str
     at: float
@@ -103,7 +103,7 @@ class Mutes(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def handle(bus: BucketApi, news: dict[str, Any], settings: LogSettings) -> Procedure[list[str]]:
-    """One message of the queue `log-news`: what changed, by fingerprint. `ValidationError` if it is none of ours."""
+    """One message of the queue `log-news`: what changed, by fingerprint. `ValidationError` if it is not one of ours."""
     match news.get("kind"):
         case "learnt":
             seen = msgspec.convert(news["seen"], list[TemplateUse])
@@ -437,7 +437,7 @@ def read_mutes(bucket: OpenBucket) -> Procedure[Mutes]:
 
 
 def mute(bus: BucketApi, id: str, *, by: str, seconds: float, note: str = "", what: str = "") -> Procedure[Mute | None]:
-    """Hear no more of an incident for a while; with no seconds, hear of it again. Leaves a line in the audit log.
+    """Mute an incident for a while; with no seconds, unmute it. Leaves a line in the audit log.
 
     An alert that is open is moved to those that are muted, and whoever was paged hears that it is resolved. Heard of
     again it is open, and is not told a second time: the next incident is.

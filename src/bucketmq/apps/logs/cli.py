@@ -64,7 +64,7 @@ def templates(
     context: typer.Context,
     service: ServiceName,
     *,
-    hours: Annotated[int, typer.Option(min=1, max=24 * 60, help="Lines of so many hours are counted.")] = 24,
+    hours: Annotated[int, typer.Option(min=1, max=24 * 60, help="Count the lines of this many hours.")] = 24,
     new: Annotated[bool, typer.Option("--new", help="The newest patterns first.")] = False,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=10_000, help="How many.")] = 50,
     url: Url = None,
@@ -131,12 +131,12 @@ def mute(
     alert: AlertId,
     *,
     how_long: Annotated[str, typer.Option("--for", metavar="TIME", help="30m, 8h or 7d.")] = "8h",
-    off: Annotated[bool, typer.Option("--off", help="Hear of it again.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Notify again.")] = False,
     note: Annotated[str, typer.Option(help="Why, for the audit log.")] = "",
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Hear no more of an incident for a while. Who did it is kept in the queue log-audit."""
+    """Mute an incident for a while. Who muted it is kept in the queue log-audit."""
     from bucketmq.apps.logs import alerts as of_logs
     from bucketmq.server.place import bus_of, run_now
 

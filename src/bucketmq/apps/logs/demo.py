@@ -1,6 +1,6 @@
 """The demo of logs: three made-up services, an incident that opens one alert and resolves, on a local folder.
 
-Lines tell of the last three hours, an hour of them in half a minute; what is looked at is how long an alert takes from
+Lines cover the last three hours, an hour of them in half a minute; what is looked at is how long an alert takes from
 the object that has it, and that one incident is told once, whatever is delivered again.
 """
 

@@ -6,7 +6,7 @@ incidents with and without Spark.
 
 **Time** is that of the lines. The watermark is `late_minutes` behind the newest line; what is older than the watermark
 is late: it goes into the counts, and can neither begin nor prolong an incident. Silence alone goes by when objects
-come, and by ticks, since nothing tells of the time in lines that are not there.
+come, and by ticks, since missing lines do not carry a time.
 
 **What is usual** is the median of the past and its spread (MAD); for what is rare, where both are zero, the number that
 a Poisson process of that rate exceeds once in a million times. A new pattern is found where models are merged
@@ -293,7 +293,7 @@ def _spikes(
 
 def _past(before: State, state: State, id: str, minute: int) -> list[int]:
     """How often a template came in each of the minutes before, as far back as the service is known. The minutes of an
-    incident that goes on are no past to compare with."""
+    incident that goes on are not a baseline."""
     if not before.began:
         return []
     ongoing = before.ongoing.get(fingerprint("", "spike", id))

@@ -41,7 +41,7 @@ WORDS_MAX = 120
 NEIGHBOURS_OF_A_VARIABLE = 50
 """So many first words before the same second one, or second words behind the same first one, are a variable."""
 CANDIDATES_MAX = 200
-"""A line is compared with so many templates of its length and first words; more are no kind of lines but noise."""
+"""A line is compared with so many templates of its length and first words; more are noise, not kinds of lines."""
 ROUNDS_MAX = 64
 
 Words = tuple[str, ...]

@@ -1,6 +1,6 @@
 """Claude may say in a few sentences what an incident looks like: from templates, counts and ten masked lines, no more.
 
-A help for whoever is woken up; it decides nothing, and an alert is out before it is asked.
+Help for the person on call; it decides nothing, and an alert is out before it is asked.
 """
 
 from __future__ import annotations

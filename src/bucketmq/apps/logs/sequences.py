@@ -19,7 +19,7 @@ LOOSE_NUMBERS = 5
 """In so many different numbers an event was seen, none included, and it is loose."""
 LOOSE_TIMES_MAX = 2
 VECTORS_MAX = 4_096
-"""More kinds of sequences than this are not told apart: then the key is none that says what belongs together."""
+"""More kinds of sequences than this are not told apart: then the key does not say what belongs together."""
 
 
 class Sequences(msgspec.Struct, frozen=True):

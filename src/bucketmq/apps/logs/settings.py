@@ -16,10 +16,12 @@ class LogSettings(PageSettings, frozen=True, kw_only=True):
     """What all parts of `logs` share."""
 
     alert_url: Annotated[
-        str | None, Meta(description="the webhook told of alerts"), Variable("LOGS_ALERT_URL"), SECRET
+        str | None, Meta(description="the webhook notified of alerts"), Variable("LOGS_ALERT_URL"), SECRET
     ] = None
     alert_format: Annotated[
-        Literal["json", "slack", "pagerduty"], Meta(description="how it is told"), Variable("LOGS_ALERT_FORMAT")
+        Literal["json", "slack", "pagerduty"],
+        Meta(description="the format of its requests"),
+        Variable("LOGS_ALERT_FORMAT"),
     ] = "json"
     alert_token: Annotated[
         str | None,

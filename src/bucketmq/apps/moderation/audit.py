@@ -1,6 +1,6 @@
 """The audit log: a line of the queue `moderation-audit` for everything that was done to a post, and by whom.
 
-Lines are written after what they tell of was decided and before it is answered, so a crash in between leaves a line to
+Lines are written after what they report was decided and before it is answered, so a crash in between leaves a line to
 be written by any agent that repeats the action: at least one line for each, all of them under the same `action`.
 Readers keep the first (`collapsed`). What people decided and took back is also in the queue `moderation-decisions`, in
 the same words: there it can be found among a few, not among everything that ever happened to posts.
@@ -48,7 +48,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What was done."""
 
     action: str
-    """Names the action: lines with the same one tell of the same."""
+    """Names the action: lines with the same one report the same action."""
     did: Did
     by: str
     """`ingest`, `router`, or who the person is."""

@@ -42,10 +42,10 @@ def ingest(
         int | None, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one (env: PORT_INGEST; 8080).")
     ] = None,
     token: Annotated[
-        list[str] | None, typer.Option(metavar="TOKEN", help="Who submits shows it (env: INGEST_TOKEN).")
+        list[str] | None, typer.Option(metavar="TOKEN", help="Required of submissions (env: INGEST_TOKEN).")
     ] = None,
     insecure_no_token: Annotated[
-        bool, typer.Option("--insecure-no-token", help="Let everybody submit who reaches a public address.")
+        bool, typer.Option("--insecure-no-token", help="Accept posts without a token on a public address.")
     ] = False,
     trusted_proxy: TrustedProxy = None,
     url: BucketUrl = None,
@@ -93,10 +93,10 @@ def route(
         int | None, typer.Option("--port", "-p", min=0, max=65535, help="0 is any free one (env: PORT_ROUTER; 8081).")
     ] = None,
     secret: Annotated[
-        list[str] | None, typer.Option(metavar="TOKEN", help="Who notifies shows it (env: WEBHOOK_SECRET).")
+        list[str] | None, typer.Option(metavar="TOKEN", help="Required of notifications (env: WEBHOOK_SECRET).")
     ] = None,
     review_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Told of flagged posts (env: REVIEW_WEBHOOK_URL).")
+        str | None, typer.Option(metavar="URL", help="Notified of flagged posts (env: REVIEW_WEBHOOK_URL).")
     ] = None,
     review_format: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="slack, json or pagerduty (env: REVIEW_WEBHOOK_FORMAT; slack).")
@@ -108,12 +108,12 @@ def route(
     ] = None,
     clear_up_to: Annotated[
         list[str] | None,
-        typer.Option(metavar="[CATEGORY=]N", help="What is no violation is approved up to it; 0.3."),
+        typer.Option(metavar="[CATEGORY=]N", help="Posts without a violation are approved up to it; 0.3."),
     ] = None,
     url: BucketUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Move judged posts from pending/ to approved/, flagged/ or needs-review/, and tell people of flagged ones.
+    """Move judged posts from pending/ to approved/, flagged/ or needs-review/, and notify people of flagged ones.
 
     Pulls the bucket's events; with --webhook the bucket's provider may post them too. Any number of routers may run.
     Prints a line for each post. SIGTERM and Ctrl-C finish what is in hand.
@@ -209,7 +209,7 @@ def desk(
 
     def listening(address: str) -> None:
         _tell_address(address, as_json=wants_json(context, as_json))
-        say(f"the desk is open at {address}/ for who has a token; stop it with Ctrl-C")
+        say(f"the desk is open at {address}/ for people with a token; stop it with Ctrl-C")
         warn_of_plain_http(host, https=https)
         flush()
 
@@ -281,7 +281,7 @@ def _numbers(texts: list[str], default: float) -> tuple[float, dict[str, float]]
         try:
             value = float(number)
         except ValueError:
-            raise Invalid(f"{text!r} is no threshold; write 0.9, or spam=0.95") from None
+            raise Invalid(f"{text!r} is not a threshold; write 0.9, or spam=0.95") from None
         if equals:
             by_category[name] = value
         else:

@@ -107,7 +107,7 @@ def history_of(bus: BucketApi, id: str) -> Procedure[Told]:
 
 
 def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Each once: the register and the audit log tell of the same."""
+    """Each once: the register and the audit log have the same ones."""
     once: dict[tuple[str, int, str], Step] = {}
     for step in steps:
         once.setdefault((step.did, step.revision, step.at), step)

@@ -107,8 +107,8 @@ def make_app(
         dependencies=[described],
     )
     async def submit(request: Request) -> Any:
-        """The post is durable when this answers 201. The same post again is no other; another text under the same id is
-        a new revision of it."""
+        """The post is durable when this answers 201. The same post again is the same post; another text under the same
+        id is a new revision of it."""
         status, body, headers = await _answer(parts, request, local=is_loopback(host))
         parts.counters.add("submissions_total", status=str(status))
         return JSONResponse(body, status, headers=headers)

@@ -180,7 +180,7 @@ def route(
 
 
 class Appeared(msgspec.Struct, frozen=True):
-    """Where an object appeared, and the event that told of it."""
+    """Where an object appeared, and the event that reported it."""
 
     key: str
     cause: Cause = NO_CAUSE
@@ -427,9 +427,9 @@ def undo(
 ) -> Procedure[TakenBack | Refused]:
     """Take back what was said of a post: the `action` of that `turn`, as its `Review` names them.
 
-    Who said it may, within `window_seconds` of the store's clock; who `administers` may at any time. The post then lies
-    where it lay before and waits for a person again, `reviewed/<id>.json` is gone, and the register remembers both. The
-    same call again finishes what may have been left undone. Costs what a review does.
+    Its author may, within `window_seconds` of the store's clock; an administrator (`administers`) at any time. The post
+    then lies where it lay before and waits for a person again, `reviewed/<id>.json` is gone, and the register remembers
+    both. The same call again finishes what may have been left undone. Costs what a review does.
     """
     check_id(id)
     _check_text(by, "by", REVIEWER_CHARS_MAX)

@@ -269,7 +269,7 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def undoing(register: Register, wanted: Undoing) -> tuple[Register, TakenBack | Refused]:
-    """People take back what they said themselves within a window; whoever administers, anybody's at any time.
+    """People take back what they said themselves within a window; administrators, anybody's at any time.
 
     The revision is then as it was before that was said: others may decide. What an escalation led to stands.
     """
@@ -309,7 +309,7 @@ def _may_not(id: str, said: Review, wanted: Undoing) -> Refused | None:
         return None
     told = (said.reviewer, said.at, said.action)
     if said.reviewer != wanted.by:
-        text = f"{said.reviewer} {_DID[said.action]} post {id!r}; they can take it back, or whoever administers"
+        text = f"{said.reviewer} {_DID[said.action]} post {id!r}; they, or an administrator, can take it back"
         return Refused("not-yours", text, *told)
     if seconds_of(wanted.at) - seconds_of(said.at) > wanted.window_seconds:
         text = f"post {id!r} was {_DID[said.action]} at {said.at}, more than {wanted.window_seconds:g} s ago"

@@ -79,7 +79,7 @@ CHORES_AT_A_TIME = 100
 logger = logging.getLogger("bucketmq")
 
 Told = Callable[[posts.RoutedPost], None]
-"""Told of each record that was routed."""
+"""Called with each record that was routed."""
 
 
 def watch(
@@ -164,7 +164,7 @@ class Router:
         await self._tasks.end()
 
     async def run_once(self) -> None:
-        """Route, settle and tell of everything that is there now, then end."""
+        """Route, settle and report everything that is there now, then end."""
         await self._set_up()
         await self._bucket.run_watchers(ROUTE_RULE, SETTLE_RULE, stop_when_empty=True, signals=False)
         await self._chores()

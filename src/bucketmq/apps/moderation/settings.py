@@ -61,10 +61,16 @@ class ModerationSettings(AppSettings, frozen=True, kw_only=True):
     port_router: Annotated[int, _port("where the provider posts notifications"), Variable(PORT_ROUTER)] = 8081
     port_desk: Annotated[int, _port("where people review"), Variable(PORT_DESK)] = 8082
     ingest_tokens: Annotated[
-        tuple[str, ...], Meta(description="shown by who submits; none: anybody"), Variable(INGEST_TOKEN), SECRET
+        tuple[str, ...],
+        Meta(description="required of submissions; none: anybody may submit"),
+        Variable(INGEST_TOKEN),
+        SECRET,
     ] = ()
     webhook_secrets: Annotated[
-        tuple[str, ...], Meta(description="shown by who notifies; none: no webhook"), Variable(WEBHOOK_SECRET), SECRET
+        tuple[str, ...],
+        Meta(description="required of notifications; none: no webhook"),
+        Variable(WEBHOOK_SECRET),
+        SECRET,
     ] = ()
     desk_tokens: Annotated[
         tuple[str, ...], Meta(description="who may review: NAME=TOKEN:ROLE"), Variable(DESK_TOKENS), SECRET
@@ -73,10 +79,12 @@ class ModerationSettings(AppSettings, frozen=True, kw_only=True):
         tuple[str, ...], Meta(description="proxies whose X-Forwarded-For says who is calling")
     ] = ()
     review_url: Annotated[
-        str | None, Meta(description="the webhook told about flagged posts"), Variable(REVIEW_WEBHOOK_URL), SECRET
+        str | None, Meta(description="the webhook notified of flagged posts"), Variable(REVIEW_WEBHOOK_URL), SECRET
     ] = None
     review_format: Annotated[
-        Literal["slack", "json", "pagerduty"], Meta(description="how it is told"), Variable(REVIEW_WEBHOOK_FORMAT)
+        Literal["slack", "json", "pagerduty"],
+        Meta(description="the format of its requests"),
+        Variable(REVIEW_WEBHOOK_FORMAT),
     ] = "slack"
     review_token: Annotated[
         str | None,
@@ -85,7 +93,7 @@ class ModerationSettings(AppSettings, frozen=True, kw_only=True):
         SECRET,
     ] = None
     classifier: Annotated[
-        str, Meta(description="who judges: embedded, claude, cascade or none"), Variable("MODERATION_CLASSIFIER")
+        str, Meta(description="the classifier: embedded, claude, cascade or none"), Variable("MODERATION_CLASSIFIER")
     ] = "embedded"
     private_images: Annotated[
         bool,

@@ -4,7 +4,7 @@ A number in a report is a link: to its evidence, with its own name (`[0.42](#e3 
 `<a href="#e3" data-n="n12">0.42</a>`). The checker computes all numbers from the results (`report.make`) and refuses a
 text with
 
-- digits, or words for numbers (`numerals`), that are no such link,
+- digits, or words for numbers (`numerals`), that are not such a link,
 - a link whose number is another one than the results give, or whose evidence is,
 - a link beside which something stands that makes another number of it: a sign, a digit, a per cent sign,
 - evidence with other results than those the number came from,
@@ -132,7 +132,7 @@ def _check_after(name: str, after: str, expected: Expected) -> Iterator[str]:
 
 def _check_name(name: str, expected: Expected) -> Iterator[str]:
     if name not in expected.names:
-        yield f"{name!r} is no name of this study"
+        yield f"{name!r} is not a name of this study"
 
 
 def _check_text(text: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Trials on Spark, for thousands at once: messages of their own queue in, results out.
 
 The stage runs each trial as a worker does (`pool`), in processes of the executor, so that the same limits hold and the
-same metrics come out. Results are created if they are absent. What is no trial is a dead letter; what this place cannot
-run stops the query, and no trial is lost.
+same metrics come out. Results are created if they are absent. What is not a trial is a dead letter; what this place
+cannot run stops the query, and no trial is lost.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message to whoever runs trials: everything that is needed for one."""
+    """A message to the workers: everything that is needed for one."""
 
     study: str
     id: str
@@ -317,19 +317,19 @@ def trial_id(what: Plan | Job, parameters: Settings, seed: int) -> str:
 
 
 def read_job(body: object) -> Job:
-    """The job that a message holds. `Invalid` if it is none, or not what its name says."""
+    """The job that a message holds. `Invalid` if it is not one, or not what its name says."""
     try:
         job = msgspec.convert(body, Job)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise Invalid(f"this is no trial: {error}") from None
+        raise Invalid(f"this is not a trial: {error}") from None
     if not NAME.match(job.study):
-        raise Invalid(f"this is no trial: {job.study[:80]!r} is no study")
+        raise Invalid(f"this is not a trial: {job.study[:80]!r} is not a study")
     if job.id != trial_id(job, job.parameters, job.seed):
-        raise Invalid(f"this is no trial: its name {job.id[:80]!r} is not the hash of what it is")
+        raise Invalid(f"this is not a trial: its name {job.id[:80]!r} is not the hash of what it is")
     try:
         _check_limits(job.limits)
     except Invalid as error:
-        raise Invalid(f"this is no trial: {error}") from None
+        raise Invalid(f"this is not a trial: {error}") from None
     return job
 
 

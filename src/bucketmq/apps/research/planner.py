@@ -8,7 +8,7 @@
 | `halving` | first many points with little, then the best of them with more: seeds, or a parameter of the simulator |
 | `optuna` | what Optuna's TPE sampler proposes, told everything that is known so far |
 
-Optuna keeps no record of its own: it is told all results anew each time, so the bucket is its memory.
+Optuna keeps no record of its own: it is given all results again each time, so the bucket is its memory.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def sobol(plan: Plan, skip: int, count: int) -> list[Settings]:
     if skip:
         sequence.fast_forward(skip)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that a count is no power of two
+        warnings.simplefilter("ignore", UserWarning)  # that a count is not a power of two
         rows = sequence.random(count).tolist()
     return [_at(plan.parameters, row) for row in rows]
 

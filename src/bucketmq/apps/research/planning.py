@@ -29,7 +29,7 @@ class Planner:
         self._ends = asyncio.Condition()
 
     def watch(self) -> None:
-        """Register the handler of new results, plans and wishes to stop."""
+        """Register the handler of new results, plans and requests to stop."""
 
         @self._bucket.watch(FILTER, name=RULE, batch=BATCH, start="beginning", gone="deliver", lease_seconds=60.0)
         async def moved(changes: AsyncChanges) -> None:

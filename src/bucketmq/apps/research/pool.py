@@ -152,12 +152,12 @@ def _line(process: subprocess.Popen[bytes], by: float) -> bytes | None:
 
 
 def may_run(job: Job, allowed: Iterable[str]) -> None:
-    """`Denied` unless a worker may run this simulator: those that come along, and what its settings name."""
+    """`Denied` unless a worker may run this simulator: built-in ones, and what its settings name."""
     wanted = job.command[0] if job.command else job.simulator
     if job.simulator in BUILT_IN or wanted in set(allowed):
         return
     raise Denied(
-        f"this worker may not run {wanted!r}: plans come from whoever may write to the bucket; allow it with "
+        f"this worker may not run {wanted!r}: anybody who may write to the bucket can write a plan; allow it with "
         f"--simulators {wanted}, or RESEARCH_SIMULATORS"
     )
 

@@ -1,7 +1,7 @@
 """What a study stores, and under which keys. Pure.
 
-All of it is created once and never replaced: results by whoever runs the trial first, rounds and the end of a study by
-whichever planner decides first. So two of them agree, and a process that died half-way is simply done again.
+All of it is created once and never replaced: results by the first worker that runs the trial, rounds and the end of a
+study by whichever planner decides first. So two of them agree, and a process that died half-way is simply done again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RESULT = re.compile(rf"{STUDIES}([a-z0-9._-]+)/{RESULTS}([0-9a-f]{{{ID_DIGITS}}
 
 Kind = Literal["raised", "died", "time", "memory", "output", "garbage", "not a number", "metric"]
 """What went wrong with a trial: it raised or exited with an error, was ended by a signal, used too much time, memory or
-output, returned what is no metrics, a number that is none, or not the metric that the plan wants."""
+output, returned something that is not metrics, a number that is not finite, or not the metric that the plan wants."""
 
 
 class Failure(msgspec.Struct, frozen=True):

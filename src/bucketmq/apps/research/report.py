@@ -409,7 +409,7 @@ _PLACE = re.compile(r"\[\[(n[0-9]+)\]\]")
 
 
 def with_numbers(remarks: str, book: Book) -> list[Line]:
-    """Paragraphs of prose with the numbers that it names as `[[n12]]`. A name that is none stays, and is refused."""
+    """Paragraphs of prose with the numbers that it names as `[[n12]]`. An unknown name stays, and is refused."""
     made: list[Line] = []
     for paragraph in (each.strip() for each in remarks.split("\n\n")):
         line: list[Inline] = []

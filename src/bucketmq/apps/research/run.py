@@ -70,7 +70,7 @@ class Misfit(Exception):
 
 
 def run_job(job: Job) -> Ran:
-    """Run one trial here and now. What it leaves running is ended by whoever has this process for itself."""
+    """Run one trial here and now. What it leaves running is ended by the owner of this process."""
     began, cpu = time.monotonic(), _cpu_seconds()
     metrics: dict[str, float] = {}
     failure, misfit, tired = None, "", False
@@ -245,7 +245,7 @@ def _last_line(output: Any) -> object:
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
-        raise _Failed("garbage", f"the last line it printed is no JSON object: {line[:100]!r}") from None
+        raise _Failed("garbage", f"the last line it printed is not a JSON object: {line[:100]!r}") from None
 
 
 def _metrics(found: object) -> dict[str, float]:

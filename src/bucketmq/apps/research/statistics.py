@@ -1,4 +1,4 @@
-"""Means and their intervals, the same bytes whoever computes them. Pure.
+"""Means and their intervals, the same bytes in every process. Pure.
 
 Values come in the order of their trials' names, sums are exact (`math.fsum`), and the chance of the bootstrap follows
 from what is estimated. So nothing depends on which worker was faster.

@@ -93,7 +93,8 @@ class Memory:
 def start(bus: BucketApi, plan: Plan, memory: Memory | None = None) -> Procedure[bool]:
     """Make the study and send its first round; whether it is new.
 
-    The same plan again is no error: trials without a result are sent once more. Another plan under the same name is.
+    The same plan again is not an error: trials without a result are sent once more. Another plan under the same name
+    is.
     """
     yield from create(bus, index_key(plan.study), {"study": plan.study})
     is_new = yield from create(bus, study_key(plan.study, PLAN), plan)
@@ -249,7 +250,7 @@ def _move_on(
         if ours:
             yield from _send(bus, plan, found.number, found.trials, again=False)
         if found.trials:
-            return None  # whoever created it sends it
+            return None  # its creator sends it
 
 
 def _was_left(study: str, number: int, seen: StudyListing, now: float) -> bool:
@@ -259,7 +260,7 @@ def _was_left(study: str, number: int, seen: StudyListing, now: float) -> bool:
 
 
 def _send(bus: BucketApi, plan: Plan, number: int, trials: Iterable[Trial], *, again: bool) -> Procedure[None]:
-    """Send trials to whoever runs them, then note that all were. One PUT for each 500, and four requests."""
+    """Send trials to the workers, then note that all were sent. One PUT for each 500, and four requests."""
     jobs = [msgspec.to_builtins(job_of(plan, trial, again=again)) for trial in trials]
     queue = yield from _queue(bus, QUEUES[plan.runs_on])
     for first in range(0, len(jobs), SEND_AT_A_TIME):
@@ -296,11 +297,11 @@ def read_results(
 
 
 def decode_result(plan: Plan, trial: Trial, body: bytes) -> Result:
-    """The result that an object holds. What is no result of this trial is a failed one: nobody can run it again."""
+    """The result that an object holds. What is not a result of this trial is a failed one: nobody can run it again."""
     try:
         found = msgspec.json.decode(body, type=Result)
     except (msgspec.DecodeError, RecursionError):
-        return _not_ours(plan, trial, "the object is no result")
+        return _not_ours(plan, trial, "the object is not a result")
     same = (found.id, found.seed, canonical(found.parameters)) == (trial.id, trial.seed, canonical(trial.parameters))
     if not same:
         return _not_ours(plan, trial, "the object is the result of another trial")
@@ -432,7 +433,7 @@ def status(bus: BucketApi, study: str, memory: Memory | None = None) -> Procedur
 
 
 def check(bus: BucketApi, study: str) -> Procedure[list[str]]:
-    """Compute everything anew and compare the report in the bucket with it; what is wrong. One GET for each result."""
+    """Recompute everything and compare the report in the bucket with it; what is wrong. One GET for each result."""
     known = yield from read_closed(bus, study)
     made = report.make(known.plan, known.rounds, known.closed, known.results, known.remarks)
     found = yield from bus.get_many([study_key(study, name) for name in made.files])

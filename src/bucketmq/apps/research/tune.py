@@ -1,7 +1,7 @@
 """A study of something real: how many messages a worker of BucketMQ should take at a time, and for how long.
 
 The simulator `bucketmq-worker` runs the library's own procedures on virtual time, with workers that die. Taking more at
-a time costs fewer requests; but more is in vain when a worker dies, or when its lease ends before its work does.
+a time costs fewer requests; but more is wasted when a worker dies, or when its lease ends before its work does.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ export function asked(title, content, action, { value, ready = () => true, bad =
   });
 }
 
-// Draw a place anew, and leave the reader where they were: what is open stays open, and who types goes on typing.
+// Redraw a place, and leave the reader where they were: what is open stays open, and a field that has the focus keeps it.
 export function redraw(place, made) {
   const open = new Set([...place.querySelectorAll("details[open][data-keep]")].map((each) => each.dataset.keep));
   const field = place.contains(document.activeElement) && document.activeElement.id && document.activeElement.matches("input, select") ? document.activeElement : null;

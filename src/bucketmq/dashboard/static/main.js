@@ -51,7 +51,7 @@ function showLogin(why = "") {
 
 async function showPage(begun) {
   session = { ...begun, can: (role) => begun.may.includes(role) };
-  // An application's tabs come first: whoever opens its page wants these.
+  // An application's tabs come first.
   tabs = [...await Promise.all(begun.tabs.map(added)), ...OWN];
   byId("login").hidden = true;
   byId("dashboard").hidden = false;
@@ -182,7 +182,7 @@ byId("tabs").addEventListener("keydown", (event) => {
 window.addEventListener("hashchange", () => {
   if (!session) { start(); return; }
   const { tab, rest } = address();
-  // Who chooses what is open already is not sent back to its beginning.
+  // Choosing what is already open does not reset it.
   if (`${tab.name}/${rest}` !== shown) open();
 });
 

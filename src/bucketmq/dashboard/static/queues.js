@@ -25,7 +25,7 @@ export default class Queues {
     else await this.updateAll();
   }
 
-  // Drawn again only if something changed: who types into the search, or reads, is not disturbed.
+  // Drawn again only if something changed: typing into the search and reading are not disturbed.
   draw(mark, made) {
     if (this.drawn === mark) return;
     this.drawn = mark;

@@ -42,7 +42,7 @@ class Needs(msgspec.Struct, frozen=True):
         return not self.attributes and not self.body
 
 
-# Not a Struct: the compiled step is no part of the value, so it takes no part in comparing and showing it.
+# Not a Struct: the compiled step is not part of the value, so it is left out of comparisons and reprs.
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Made by `parse`. Any number of threads may ask the same filter."""

@@ -23,7 +23,7 @@ twice or after a backslash; `\\ \n \r \t` are what they are in most languages; a
 that `REGEXP "\.json$"` is the pattern `\.json$`. Which fields there are is said in `fields`.
 
 A condition is true, false or unknown, as in SQL. It is unknown when the field has no value, and when the values have no
-order in common (`<` between text and a number) or are no text (`LIKE`). `NOT` leaves unknown unknown. Values of
+order in common (`<` between text and a number) or are not text (`LIKE`). `NOT` leaves unknown unknown. Values of
 different types are not equal. Only what is true matches.
 
 How a text becomes such a value belongs to `parser`; what it means for an event, to `evaluate`.

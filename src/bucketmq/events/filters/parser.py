@@ -205,7 +205,7 @@ class _Parser:
     def _part(self) -> str:
         token = self._token
         if token.sort not in ("word", "name"):
-            self._expected("a name after the dot", "Put names that are no plain words in backticks: body.`2nd`.")
+            self._expected("a name after the dot", "Put names that are not plain words in backticks: body.`2nd`.")
         self._next()
         return token.text
 

@@ -124,7 +124,7 @@ def _search(pattern: str) -> Test:
         try:
             data = text.encode()
         except UnicodeEncodeError:
-            # Half a surrogate pair is no character in UTF-8; it counts as one that no pattern names.
+            # Half a surrogate pair is not a character in UTF-8; it counts as one that no pattern names.
             data = _LONE_SURROGATE.sub("\ufffd", text).encode()
         return found(data) is not None
 

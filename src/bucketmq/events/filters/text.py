@@ -57,7 +57,7 @@ def condition(leaf: Leaf) -> str:
 
 
 def field_text(field: Field) -> str:
-    """A field by its one true name, with what is no plain word in backticks."""
+    """A field by its one true name, with anything but plain words in backticks."""
     parts = [field.name]
     for part in field.path:
         parts.append(f"[{part}]" if isinstance(part, int) else f".{_name(part)}")

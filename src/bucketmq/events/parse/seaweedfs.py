@@ -1,6 +1,6 @@
 """SeaweedFS: the filer's webhook, `{"event_type", "key", "message": {"old_entry", "new_entry", ...}}`, one per request.
 
-The filer tells of files, not of objects: directories, parts of uploads and what the server keeps for itself come along
+The filer reports files, not objects: directories, parts of uploads and what the server keeps for itself are among them
 and are ignored, and the versions of an object are files of their own in a directory `<name>.versions`.
 
 It tells no time but the file's. So a deletion's `seen_at` is when the state that is gone was stored, and a rename,
@@ -78,7 +78,7 @@ def _event(item: Item, reading: Reading) -> Parsed:
         left = _told(name, "deleted", before, old, reading, "left")
         arrived = _told(name, "created", after, new, reading, "arrived")
         return Parsed(events=(left, arrived), unknown=told(left, known=known).unknown)
-    if new is not None and after is not None:  # also: renamed from somewhere that is no object's place
+    if new is not None and after is not None:  # also: renamed from a path that is not an object's
         gone = text(inner(new, "extended"), DELETE_MARKER) is not None
         return told(_told(name, "deleted" if gone else "created", after, new, reading), known=known)
     if old is not None and before is not None:

@@ -100,7 +100,7 @@ def receive(
     While it is paused nothing is claimed, and the settings are read again every `SETTINGS_SECONDS`.
 
     Per lot one PUT and, in steady state, one GET. While idle one GET for each shard, at first every 20 ms, then less
-    and less often. For the sake of filling, an empty shard is asked no more often than that.
+    and less often. To fill a batch, an empty shard is asked no more often than that.
     """
     if not isinstance(limit, int) or limit < 1:
         raise Invalid(f"limit must be a whole number of at least 1 message, not {limit!r:.80}")
@@ -233,7 +233,7 @@ def _try_shards(sub: OpenSubscription, wanted: _Wanted) -> Procedure[list[Lot] |
 
 
 def _may_fill(desk: Desk) -> Procedure[bool]:
-    """Whether a shard is worth a look for the sake of a fuller batch: we know of something there, or it is time to look
+    """Whether a shard is worth a look to fill a batch: we know of something there, or it is time to look
     again. Otherwise every receive on a queue with little in it would ask all shards."""
     now = yield from Now()
     head, tail = desk.head, desk.log.tail

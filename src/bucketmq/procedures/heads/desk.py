@@ -126,7 +126,7 @@ class Desk:
         self.spare_at = 0.0
         """When something was last put there or taken."""
         self.fill_at, self.fill_pause = 0.0, 0.0
-        """Before this time there is no point in looking here for the sake of a fuller batch; how long that was."""
+        """Before this time there is no point in looking here to fill a batch; how long that was."""
         self.lost: deque[str] = deque(maxlen=LOST_MAX)
         """What came too late, until somebody asks."""
 

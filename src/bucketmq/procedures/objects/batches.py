@@ -1,4 +1,4 @@
-"""Writes that travel together: one note announces them, one report tells of them. One write is a batch of one.
+"""Writes that travel together: one note announces them, one report names them all. One write is a batch of one.
 
 `put`, `move` and `delete` each bring their writes here, as procedures that may run abreast: they say what has happened,
 or raise. What becomes of each is a value in the end, `Failed` among them, so that nothing that went wrong with one
@@ -45,7 +45,7 @@ Item = TypeVar("Item")
 
 
 class Stored(Value, msgspec.Struct, frozen=True):
-    """A write that was made: the state it left and the event that tells of it."""
+    """A write that was made: the state it left and the event that reports it."""
 
     key: str
     version: str
@@ -97,7 +97,7 @@ class Write(NamedTuple):
 def carry_out(bucket: OpenBucket, writes: Sequence[Write]) -> Procedure[list[Stored | BucketMQError]]:
     """Announce all, do all, report what has happened, forget the note. Two PUTs and a DELETE beside what each does.
 
-    The note stays if one of them is in doubt, or could not be reported: whoever recovers it reports what it finds done,
+    The note stays if one of them is in doubt, or could not be reported: recovery reports what it finds done,
     under the same ids.
     """
     if not writes:

@@ -130,7 +130,7 @@ def _act(bucket: OpenBucket, note: Note, full: str, source: Object | Found, *, r
     )
     full_target = full_key(bucket, note.key)
     patience = Patience(f"copying {full} to {full_target}")
-    found: Found | Missing = Missing()  # as a rule; whoever finds it otherwise is refused, and looks
+    found: Found | Missing = Missing()  # as a rule; otherwise the write is refused, and looks
     kind: Kind = "created"
     while True:
         began = yield from Now()
@@ -173,7 +173,7 @@ def create_from(
     if isinstance(reply, Refused) and isinstance((yield from look(full_target)), Missing):
         current = yield from look(full)
         if isinstance(current, Missing) or current.version != source.version:
-            raise Contended(f"{full} was changed while it was copied; a newer event tells of what is there now")
+            raise Contended(f"{full} was changed while it was copied; a newer event reports what is there now")
     return reply
 
 
@@ -200,5 +200,5 @@ def with_body(full: str, source: Object | Found) -> Procedure[Object]:
         return source
     found = yield from get(full)
     if isinstance(found, Missing) or found.version != source.version:
-        raise Contended(f"{full} was changed while it was copied; a newer event tells of what is there now")
+        raise Contended(f"{full} was changed while it was copied; a newer event reports what is there now")
     return found

@@ -169,7 +169,7 @@ def _act(
     else:
         copied = yield from _copy_and_remove(bucket, source, note, replace=replace)
     if copied is None:  # what is at the target stays there; the note sees to it that it is reported
-        return Left(Contended(f"{full} was changed while it was moved; a newer event tells of what is there now"))
+        return Left(Contended(f"{full} was changed while it was moved; a newer event reports what is there now"))
     event = yield from told(
         bucket,
         msgspec.structs.replace(note, write=copied.write),
@@ -216,7 +216,7 @@ def _moved_before(bucket: OpenBucket, wanted: Move, found: Object | Found | Miss
                 reported = yield from report_noted(bucket, [moved], name)
                 return Stored(target, plain_version(there.version), moved, reported)
         raise NotFound(f"there is no object {key!r} to move to {target!r}; it may have been moved or deleted since")
-    raise Contended(f"{key!r} is not at version {if_version} any more; a newer event tells of what is there now")
+    raise Contended(f"{key!r} is not at version {if_version} any more; a newer event reports what is there now")
 
 
 def _left_note(
@@ -254,7 +254,7 @@ def _rename(full: str, full_target: str, found: Object | Found, note: Note, *, e
         if source.version != found.version:
             if doubtful and isinstance(there, Found) and there.attributes == found.attributes:
                 return _Copied(there.version, _rename_id(note, there.version, exact=exact))  # the source is a new one
-            raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
+            raise Contended(f"{full} was changed while it was moved; a newer event reports what is there now")
         if isinstance(reply, Refused) and isinstance(there, Found):
             raise Invalid(f"there is another object at {full_target}; it was not touched: choose another key")
         yield from patience.again(reply)
@@ -298,7 +298,7 @@ def _copy_and_remove(
     may_go = removed == "changed" and made.fresh and isinstance(there, Found) and is_ours(there, attributes)
     gone = may_go and (yield from remove_state(full_target, made.version)) == "removed"
     if gone:  # in doubt all the same, if a request had no answer: see `batches`
-        raise Contended(f"{full} was changed while it was moved; a newer event tells of what is there now")
+        raise Contended(f"{full} was changed while it was moved; a newer event reports what is there now")
     return None
 
 
@@ -326,7 +326,7 @@ def _make_target(
     patience = Patience(f"writing {full_target}")
     write, mark = attributes.metadata[WRITE], attributes.metadata[FROM]
     fresh, doubtful = True, False
-    found: Found | Missing = Missing()  # as a rule; whoever finds it otherwise is refused, and looks
+    found: Found | Missing = Missing()  # as a rule; otherwise the write is refused, and looks
     while True:
         if isinstance(found, Found) and is_ours(found, attributes):
             return _Target(found.version, write, found.stored_at, fresh=fresh)
@@ -344,7 +344,7 @@ def _make_target(
             # came after it, and must not be replaced by what went before.
             current = yield from look(full)
             if isinstance(current, Missing) or current.version != source.version:
-                raise Contended(f"{full} was moved or changed meanwhile; a newer event tells of what is there now")
+                raise Contended(f"{full} was moved or changed meanwhile; a newer event reports what is there now")
         began = yield from Now()
         if isinstance(found, Missing):
             reply = yield from create_from(bucket, full, full_target, source, attributes)

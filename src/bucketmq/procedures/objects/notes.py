@@ -1,4 +1,4 @@
-"""Notes: what is about to be done to users' objects, and the event that tells of it once it is.
+"""Notes: what is about to be done to users' objects, and the event that reports it once it is done.
 
 A write and its report are two requests, and the process may die between them. So a **note** is written first and
 deleted last: `inventory/notes/<id>.json` says what was about to be done. Writes that travel together share a

@@ -348,7 +348,7 @@ def take(
     if any(name in named for each in compared for name in each.missing):  # nobody replaced them
         raise Corrupt(
             f"{keys.manifest(work.name)} names a part of the inventory that is gone; delete {keys.chunks(work.name)} "
-            "and the manifest to begin anew"
+            "and the manifest to start over"
         )
     made = names_of(successors)
     for old in sorted({*successors, *made} - named):

@@ -180,7 +180,7 @@ def _to_handler(run: RuleRun, parcels: list[Parcel]) -> Procedure[None]:
             given = run.together(changes)
             answers = _answers((yield from Call(handler, given, parcels[0].piece.crew)), len(changes))
     except (Exception, SystemExit) as error:
-        # Moved, deleted or changed between our look and the handler's: a newer event tells of it, this one is over.
+        # Moved, deleted or changed between our look and the handler's: a newer event reports it, this one is over.
         drops, reason = run.rule.policy.gone == "drop", failure_text(error)
         answers = [outcomes.Done() if drops and change.is_over else outcomes.Retry(reason) for change in changes]
     yield from settle_outcomes(run, parcels, answers, (yield from Now()) - began)

@@ -138,7 +138,7 @@ def _died(desk: Desk, entry: Moving, offset: int, before: Died | None, records: 
             continue
         if name not in records:
             records[name] = yield from _record(desk, name)
-        # One record may tell of the same message twice: of an attempt that was reported late, and of this one.
+        # One record may name the same message twice: for an attempt that was reported late, and for this one.
         mine = records[name].get((desk.shard, offset), [])
         gone = Failure(number, "the record of this failure is gone")
         failures.append(min(mine, key=lambda failure: failure.attempt != number, default=gone))

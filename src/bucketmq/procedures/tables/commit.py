@@ -10,7 +10,7 @@ Replace head.json                            Written: done
 ```
 
 What a committer that died has written is in no head, so it is not in the table, and it is removed later (`unused`). For
-that no file may get into a head that is older than `FRESH_SECONDS`: it is written anew.
+that no file may get into a head that is older than `FRESH_SECONDS`: it is written again.
 """
 
 from __future__ import annotations

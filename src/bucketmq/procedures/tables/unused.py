@@ -29,7 +29,7 @@ SWEEP_SECONDS = KEEP_SECONDS + 600.0
 """How often it is looked for unused files, at most. More than the above, so that each look finishes the one before."""
 
 FRESH_SECONDS = KEEP_SECONDS / 2
-"""A committer writes files anew that are older. Much less than the above."""
+"""A committer writes older files again. Much less than the above."""
 
 
 class Unused(msgspec.Struct, frozen=True):

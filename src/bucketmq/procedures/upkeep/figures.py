@@ -27,7 +27,7 @@ def roll_up(bucket: OpenBucket, at: float) -> Procedure[int]:
         hour = at - back * MINUTES.stretch
         days = yield from read(bucket, HOURS, hour)
         if days is not None and HOURS.slot(hour) in days.samples:
-            break  # whoever wrote it looked further back
+            break  # its writer looked further back
         minutes = yield from read(bucket, MINUTES, hour)
         if minutes is not None and minutes.samples:
             yield from note(bucket, HOURS, hour, rolled(minutes))

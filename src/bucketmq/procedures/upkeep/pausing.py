@@ -20,7 +20,7 @@ from bucketmq.queue.settings import EVERYBODY, MAIN, WHY_CHARS_MAX, Settings, ch
 def pause(queue: OpenQueue, subscription: str | None, why: str) -> Procedure[Settings]:
     """Hand out nothing, to one subscription or to all. Two GETs and a PUT; a LIST more for one subscription."""
     if len(why) > WHY_CHARS_MAX:
-        raise Invalid(f"why a queue is paused is told in at most {WHY_CHARS_MAX} characters, not {len(why):,}")
+        raise Invalid(f"the reason of a pause has at most {WHY_CHARS_MAX} characters, not {len(why):,}")
     name = yield from _whom(queue, subscription)
     return (yield from _note(queue, name, why or "paused"))
 

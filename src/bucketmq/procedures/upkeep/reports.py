@@ -1,7 +1,7 @@
 """Writing and reading reports: what programs have done (`log.reports`). Nothing depends on them but the dashboard.
 
 A report is replaced with a condition, so any number of processes of a program may write theirs. One that is damaged is
-begun anew by whoever writes it next, and left out by whoever reads.
+started over by its next writer, and skipped by readers.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def work(state: Work) -> Procedure[None]:
 
 def _fetch(state: Work) -> Procedure[None]:
     """Get the next lot. A store that fails is asked again later; a worker does not end because of it."""
-    quiet = not state.busy  # asked before the look: who is busy now may still bring something back
+    quiet = not state.busy  # asked before the look: a busy handler may still give something back
     wait = 0.0 if state.stop_when_empty or not quiet else WAIT_SECONDS
     lot: Lot | None = None
     try:
@@ -296,7 +296,8 @@ def _tell(
 
 
 def _waited_seconds(message: Message, began: float) -> float:
-    """Since it was sent; 0 if another program wrote a time that is none: that is no reason not to settle it."""
+    """Since it was sent; 0 if another program wrote an invalid time, which does not keep the message from being
+    settled."""
     try:
         return max(0.0, began - time_seconds(message.at))
     except Corrupt:

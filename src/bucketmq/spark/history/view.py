@@ -83,7 +83,7 @@ class View:
 
 
 def _with_deaths(rows: DataFrame, dead_letters: DataFrame) -> DataFrame:
-    """What the dead letters tell of messages that are in the log. Archived ones tell it themselves."""
+    """What the dead letters say about messages that are in the log. Archived ones say it themselves."""
     last_error = f"substring(try_element_at(died.failures, -1).error, 1, {ERROR_CHARS_MAX})"
     deaths = (
         dead_letters.where("died is not null")

@@ -69,7 +69,7 @@ class Flow:
         return Bucket(here.queue.bucket, here.run)
 
     def _open_others(self) -> None:
-        """Buckets of targets: one that is away is no fault of the rows."""
+        """Buckets of targets: one that is unavailable is not the rows' fault."""
         for url in buckets_of(self._pipeline.outputs):
             self._elsewhere(url)
 
@@ -111,7 +111,7 @@ class Flow:
             yield self._beside(each.batch, [msgspec.json.encode(cause).decode() for cause in each.causes])
 
     def _beside(self, batch: pa.RecordBatch, causes: Sequence[str | None]) -> pa.RecordBatch:
-        """Rows that passed, with the columns that tell of them."""
+        """Rows that passed, with the columns that describe them."""
         import pyarrow as pa
 
         schema = arrow_schema(self.gives)

@@ -231,7 +231,7 @@ class After(Flow):
         yield from self.ran(joined(parts), causes)
 
     def ran(self, rows: pa.RecordBatch, causes: Sequence[str | None]) -> Iterator[pa.RecordBatch]:
-        """What comes of rows that are no messages any more, with what events led to each."""
+        """What comes of rows that are not messages any more, with what events led to each."""
         ran = self._chain.run(rows)
         for passed in ran.passed:
             of = passed.of if passed.of is not None else passed.rows

@@ -149,7 +149,7 @@ class Damaged:
         gaps = {(shard, offset) for shard, end in ends.items() for offset in range(end)} - there
         crew.covered["loss recorded"] += bool(recorded)
         if gaps - recorded:
-            self._problem(f"gaps that nobody was told of: {sorted(gaps - recorded)}")
+            self._problem(f"gaps that were never reported: {sorted(gaps - recorded)}")
         if recorded - self.gone and crew.store.lists_in_order:
             self._problem(f"recorded as lost though never there: {sorted(recorded - self.gone)}")
 

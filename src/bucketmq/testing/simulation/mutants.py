@@ -437,7 +437,7 @@ MUTANTS: tuple[Mutant, ...] = (
         only(["late_landing"]),
     ),
     Mutant(
-        "a fence is noticed only by who does not know the new count",
+        "a fence is noticed only by senders that do not know the new count",
         lambda: everywhere(append.is_outdated, lambda queue, shards: queue.settings.ordered and queue.stale),
         only(["slow"]),
         FENCED,

@@ -59,7 +59,7 @@ _NAMES = {
 
 
 class Witness(Protocol):
-    """Told of every change the moment it lands."""
+    """Called with every change the moment it lands."""
 
     def landed(self, who: str, key: str, body: bytes | None) -> None: ...
 

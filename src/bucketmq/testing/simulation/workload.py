@@ -146,7 +146,7 @@ class Actor:
         return QueueApi(bucket, QUEUE, {})
 
     def scene_retry(self, job: Job) -> None:
-        """Who does not know whether a deduplicated send arrived has somebody else send it again."""
+        """A sender that does not know whether a deduplicated send arrived has another one send it again."""
         if job.dedup_key is not None:
             others = [line for line in self.scene.lines if line.role.senders and line is not self.line]
             chosen = others[int(self.scene.world.chance() * len(others))] if others else self.line

@@ -1,1 +1,1 @@
-"""The page: environments by artifacts, who promoted what when, and buttons for those who may."""
+"""The page: environments by artifacts, who promoted what when, and buttons for people with the role."""

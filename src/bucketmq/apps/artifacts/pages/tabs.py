@@ -42,5 +42,9 @@ def _page(settings: ArtifactsSettings, address: str) -> Page:
 
 
 page = Agent(
-    name="page", run=_serve, about="environments by artifacts, with buttons for who may", port="port_page", page=_page
+    name="page",
+    run=_serve,
+    about="environments by artifacts, with buttons for people with the role",
+    port="port_page",
+    page=_page,
 )

@@ -52,7 +52,7 @@ class Step:
 
 def demo(
     context: typer.Context,
-    encoder: Annotated[str, typer.Option(help="Whose vectors: granite, minilm or none.")] = "granite",
+    encoder: Annotated[str, typer.Option(help="The encoder: granite, minilm or none.")] = "granite",
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:

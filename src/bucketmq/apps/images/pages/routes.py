@@ -1,7 +1,7 @@
 """The routes behind the tab Images. Thin: what they show is `sheet`'s, running again is the pipelines'.
 
-Thumbnails are served from here, to whoever may see the bucket's events, as the WebP that the stage encoded: no bytes of
-a stranger reach a browser, and nothing but thumbnails can be asked for.
+Thumbnails are served from here, to people who may see the bucket's events, as the WebP that the stage encoded: no bytes
+of a stranger reach a browser, and nothing but thumbnails can be asked for.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Sheet:
 
 
 def _blurred(row: dict[str, Any]) -> bool:
-    """A verdict on another version than the one that is shown says nothing of it."""
+    """A verdict on another version than the one that is shown does not count."""
     return row["verdict"] in BLURRED or row["policy_version"] != row["thumbnails_version"]
 
 

@@ -1,4 +1,4 @@
-"""The routes behind the tab Logs. Thin: each calls a part. What they tell of lines was masked before."""
+"""The routes behind the tab Logs. Thin: each calls a part. What they show of lines was masked before."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def log_routes(site: Site) -> APIRouter:
 
     @router.post("/mute")
     async def mute(request: Request) -> Response:
-        """Hear no more of an incident for a while, or hear of it again."""
+        """Mute an incident for a while, or unmute it."""
         asked = await site.body(request, Muting)
         if not 0 <= asked.seconds <= MUTE_SECONDS_MAX:
             raise Refusal(400, "an alert can be muted for up to 30 days")

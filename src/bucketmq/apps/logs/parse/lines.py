@@ -10,7 +10,7 @@ TEXT_CHARS_MAX = 8_192
 """So much of a line is looked at; one giant line costs no more than this."""
 
 EARLIEST = 1e8
-"""March 1973. What is earlier is no time but the zero of a clock that was not set, and says nothing of when it was."""
+"""March 1973. An earlier time comes from a clock that was not set, and does not say when the line was written."""
 
 LEVELS = ("", "trace", "debug", "info", "notice", "warning", "error", "critical")
 """From the least to the most severe; empty is unknown."""

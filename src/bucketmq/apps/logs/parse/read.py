@@ -97,7 +97,7 @@ def _gunzipped(content: bytes, bytes_max: int) -> tuple[bytes, bool]:
             try:
                 part = stream.decompress(rest, CHUNK_BYTES)
             except zlib.error:
-                # Padding behind a member is no damage.
+                # Padding behind a member is not damage.
                 return b"".join(parts), bool(parts) and not content.strip(b"\0")
             rest = stream.unconsumed_tail
             if not part and not rest and not stream.eof:

@@ -21,7 +21,7 @@ KEYS = ("trace_id", "traceId", "request_id", "requestId", "session_id", "session
 ERRORS = ("exception", "error", "err", "stack", "stacktrace", "exc_info")
 
 _IS_SECRET = re.compile(r"(?i)session|token|cookie|auth")
-"""Names of fields: whoever has such a value can pass for somebody else."""
+"""Names of fields: such a value lets anybody impersonate its owner."""
 
 _decode = msgspec.json.Decoder().decode
 

@@ -2,10 +2,10 @@
 
 A post is data, never a part of the instructions. It travels as one JSON document in a block of its own, between two
 blocks of ours that name a mark which was made for this call alone; inside JSON it cannot begin a line, close the block
-or hide a character, and it cannot know the mark. One request carries one post, so no post can speak for another. There
-are no tools to call.
+or hide a character, and it cannot know the mark. One request carries one post, so no post can speak for another. It
+has no tools to call.
 
-The instructions are the same for every post, so that the provider may keep them in its cache. Whoever changes a word of
+The instructions are the same for every post, so that the provider may keep them in its cache. A change of a word of
 them or of the schema raises `PROMPT`. How answers are read is `answer`.
 """
 

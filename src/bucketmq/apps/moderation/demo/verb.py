@@ -30,7 +30,7 @@ BAR = 40
 def demo(
     context: typer.Context,
     count: Annotated[int, typer.Option(min=20, max=5000, help="How many made-up posts are submitted.")] = 300,
-    classifier: Annotated[str, typer.Option(help="Who judges: embedded, claude or cascade.")] = "embedded",
+    classifier: Annotated[str, typer.Option(help="The classifier: embedded, claude or cascade.")] = "embedded",
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:

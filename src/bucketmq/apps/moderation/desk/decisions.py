@@ -113,7 +113,7 @@ class Ledger:
         return True
 
     def add(self, body: object) -> None:
-        """A line as the queue holds it; what is none, and what comes again, is passed over."""
+        """A line as the queue holds it; what is not one, and duplicates, are skipped."""
         try:
             line = msgspec.convert(body, Line)
             seconds_of(line.at)
@@ -211,5 +211,5 @@ def _read_cursor(text: str) -> Place:
     try:
         place: Place = msgspec.json.decode(base64.urlsafe_b64decode(text), type=tuple[str, str, str])
     except ValueError:  # of the base64, of the JSON, and of its shape
-        raise Invalid("the cursor is none of ours; begin with the first page") from None
+        raise Invalid("the cursor is not valid; start with the first page") from None
     return place

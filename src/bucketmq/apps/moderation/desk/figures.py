@@ -79,8 +79,8 @@ class Figures:
 
 
 def _submission(message: Message) -> Submission | None:
-    """What was sent to be judged; None if it is no post. A body too large for the log names its post by its key alone:
-    it counts as the first revision."""
+    """What was sent to be judged; None if it is not a post. A body too large for the log names its post by its key
+    alone: it counts as the first revision."""
     body = inline_body(message)
     try:
         at = seconds_of(message.at)

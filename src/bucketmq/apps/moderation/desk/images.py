@@ -1,6 +1,6 @@
 """The image of a post for the reviewer's eyes: fetched by us through the guarded client, never by the browser.
 
-Where Pillow is there, what is shown is drawn anew from the pixels, within limits: no bytes of a stranger reach the
+Where Pillow is there, what is shown is redrawn from the pixels, within limits: no bytes of a stranger reach the
 browser's decoder, and every frame that was judged can be seen. Without it the image is handed on as it came.
 """
 

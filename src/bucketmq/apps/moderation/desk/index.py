@@ -177,7 +177,7 @@ class Index:
         if work is not None and work.done():
             if self._work is work:
                 self._work = None
-            work.result()  # what went wrong is said to whoever asked
+            work.result()  # the error is raised to the caller
 
     async def close(self) -> None:
         if self._work is not None:
@@ -442,7 +442,7 @@ def _read_cursor(text: str) -> Place:
     try:
         place: Place = msgspec.json.decode(base64.urlsafe_b64decode(text), type=tuple[float, str])
     except ValueError:  # of the base64, of the JSON, and of its shape
-        raise Invalid("the cursor is none of ours; begin with the first page") from None
+        raise Invalid("the cursor is not valid; start with the first page") from None
     return place
 
 

@@ -23,7 +23,7 @@ SEGMENTS_MAX = 500
 """Read at a time, of one shard; the rest comes with the next call."""
 
 FORGET_SECONDS = 3600.0
-"""After so long without a read it begins anew: what lies between is of no interest."""
+"""After this long without a read it starts over: what lies between does not matter."""
 
 Begin = Callable[[OpenQueue, int, float], Procedure[tuple[list[Message], int]]]
 """The first messages of a shard and where to go on, at a time of the store's clock."""

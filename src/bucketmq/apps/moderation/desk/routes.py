@@ -1,7 +1,7 @@
 """The routes behind the tabs Review, where people decide, Decisions, and Flow. Thin: each calls a part.
 
-Every decision has its line in moderation's own audit log, under the name of whoever is logged in; what was refused at
-the gate is in the log of actions.
+Every decision has its line in moderation's own audit log, under the name of the person who is logged in; what was
+refused at the gate is in the log of actions.
 """
 
 from __future__ import annotations

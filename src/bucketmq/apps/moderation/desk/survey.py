@@ -38,7 +38,7 @@ def survey(bus: BucketApi, after: str) -> Procedure[Stretch]:
     escalated, escalated_end = yield from _page(bucket, ESCALATED, after)
     flagged, flagged_end = yield from _page(bucket, FLAGGED, after)
     unsure, unsure_end = yield from _page(bucket, NEEDS_REVIEW, after)
-    # A page that was cut says nothing of what comes behind it.
+    # A page that was cut does not show what comes behind it.
     end = min((each for each in (reviewed_end, escalated_end, flagged_end, unsure_end) if each), default="")
     outcomes: tuple[tuple[Outcome, dict[str, Listed]], ...] = ((FLAGGED, flagged), (NEEDS_REVIEW, unsure))
     entries = [

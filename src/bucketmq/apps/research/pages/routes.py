@@ -1,7 +1,7 @@
 """The routes behind the tab Studies: how far each is, what failed, and the files of reports. Thin.
 
 Files are served as what they are and nothing else: no script can run in them, and nothing is loaded from elsewhere,
-whoever wrote them to the bucket.
+their authors in the bucket.
 """
 
 from __future__ import annotations

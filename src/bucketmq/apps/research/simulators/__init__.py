@@ -1,4 +1,4 @@
-"""Which simulators there are: those that come along, by a short name, and functions of others as `module:function`.
+"""Which simulators there are: built-in ones, by a short name, and functions of others as `module:function`.
 
 A simulator is a function of its parameters and a seed, `simulate(parameters, seed)`, that returns a number for each of
 its metrics. It has no other input: no clock, no chance but the seed's. `VERSION` of its module, if there is one, is

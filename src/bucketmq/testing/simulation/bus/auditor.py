@@ -1,6 +1,6 @@
 """The auditor of the event bus: sees every object as it lands and every event as it arrives, and says what must not be.
 
- * I7: each post ends in one outcome, nothing is destroyed on the way, and humans are told of what is flagged.
+ * I7: each post ends in one outcome, nothing is destroyed on the way, and humans are notified of what is flagged.
  * I8: what a rule wants reaches it or its dead letters; nothing else does; ids stay; bookkeeping makes no events.
  * Moves, sweeps, fan-in and duplicates, each with its own sentence.
 
@@ -82,11 +82,11 @@ class Auditor:
         self.told: dict[str, list[Told]] = {}
         """By event id."""
         self.told_states: dict[State, set[str]] = {}
-        """For each state who told of it to everybody."""
+        """For each state which sources reported it to everybody."""
         self.gone_told: dict[tuple[str, float], str] = {}
-        """Deletions that were told of to everybody: key and moment."""
+        """Deletions that were reported to everybody: key and moment."""
         self.ids: dict[tuple[State, str], set[str]] = {}
-        """Under which ids a state was told of, by each source that must always use the same."""
+        """Under which ids a state was reported, by each source that must always use the same."""
         self.last_place: dict[tuple[str, str], int] = {}
         """For each rule and key the place of the event that arrived last for the first time."""
         self.meant: set[tuple[str, str]] = set()
@@ -276,7 +276,7 @@ class Auditor:
             ids = self.ids.setdefault((state, event.source), set())
             ids.add(event.id)
             if len(ids) > 1:
-                self.problem(f"one change, two ids: {state} was told of by {event.source} as {sorted(ids)}")
+                self.problem(f"one change, two ids: {state} was reported by {event.source} as {sorted(ids)}")
 
     def _attributed(self, event: ObjectEvent) -> tuple[State | None, float | None]:
         """What an event is about: a state, or the moment of a deletion. It is a problem if there was no such thing."""
@@ -287,7 +287,7 @@ class Auditor:
         about = [state for state in states if self._is_about(event, state)]
         about = [state for state in about if state.version == event.version] or about
         if about:
-            # A request may land twice under one id: what is told of it again is about nothing new.
+            # A request may land twice under one id: what is reported again about it is not new.
             first = event.id not in self.told or event.source != "writer"
             return (min(about, key=lambda state: abs(state.landed_at - seconds_of(event.at))) if first else None), None
         if event.kind == "moved" and self.plan.renames and event.from_key in self.history.keys:
@@ -308,7 +308,7 @@ class Auditor:
         return event.at[:-4] == time_text(state.landed_at)[:-4]
 
     def _deletion(self, event: ObjectEvent, states: list[State]) -> float | None:
-        """When the deletion was that an event tells of."""
+        """When the deletion was that an event reports."""
         if event.source == "writer":
             if event.key not in {key for _, key in self.meant}:
                 self.problem(f"invented: a writer tells that {event.key} was deleted, and nobody did")
@@ -368,7 +368,7 @@ class Auditor:
     # What our own writers did, when their notes are seen to and before a sweep helps out
 
     def check_reported(self, under_way: set[str]) -> None:
-        """Whatever became of a writer of ours: what it has written or deleted, and is so still, was told of. Writes
+        """Whatever became of a writer of ours: what it has written or deleted, and is so still, was reported. Writes
         that are under way are not judged."""
         if self.plan.renames:
             return  # what was renamed has the mark of the write before
@@ -381,9 +381,9 @@ class Auditor:
                 if state.write is None or state.write in under_way:
                     continue
                 if (name, state.write) not in told and state not in self.told_states:
-                    self.problem(f"unreported: {state.who} wrote {state}, and nobody told of it")
+                    self.problem(f"unreported: {state.who} wrote {state}, and nobody reported it")
             elif (state.ended_who, name) in self.meant and self._gone_at(name) < state.ended_at:
-                self.problem(f"unreported: {state.ended_who} deleted {state}, and nobody told of it")
+                self.problem(f"unreported: {state.ended_who} deleted {state}, and nobody reported it")
 
     def _gone_at(self, key: str) -> float:
         """When it was last told that a key is gone, be it to another place."""
@@ -495,7 +495,7 @@ class Auditor:
                 continue
             arrived = self.arrived_at.get((HUMANS, state.key, state.version), 0.0)
             if arrived < state.landed_at:
-                self.problem(f"I7: no human was told of {state}")
+                self.problem(f"I7: no human was notified of {state}")
 
     def _was_replaced(self, post: State) -> bool:
         """Whether a post was in an outcome and somebody wrote over it there."""

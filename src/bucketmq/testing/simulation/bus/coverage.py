@@ -31,7 +31,7 @@ STATES = (
     "notification repeated",
     "notification given up",
     "breaker opened",
-    "breaker tried in vain",
+    "breaker tried and failed",
     "breaker closed again",
     "per-event ack",
     "paused by 410",

@@ -117,7 +117,7 @@ _headers, _settle = webhook._headers, settle._settle
 
 
 def _same_version(telling: Any, event: ObjectEvent, *, gone: bool) -> bool:
-    """A version that was told of is never news again."""
+    """A version that was reported is never reported again."""
     return not gone or _echoes(telling, event, gone=gone)
 
 
@@ -169,7 +169,7 @@ def _one_by_one(notes_: Sequence[notes.Note], since: float | None = None) -> byt
 
 
 def _retold(bucket: Any, note: notes.Note, *rest: Any, **options: Any) -> Procedure[ObjectEvent]:
-    """Whoever recovers a note tells of what it finds under an id of its own."""
+    """Recovering a note reports what it finds under an id of its own."""
     event = yield from _told(bucket, note, *rest, **options)
     return msgspec.structs.replace(event, id=f"{event.id[:-1]}x")
 

@@ -1,7 +1,7 @@
 """The other side of webhooks: endpoints that work, fail, dawdle and vanish, as the seed has it.
 
 An endpoint that answers 200 has *processed* the events; that is what counts as an arrival. It may have done so though
-nobody hears of it in time.
+nobody learns it in time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RETRY_AFTER_SECONDS = 1, 6
 
 Deliver = Callable[[Any, BaseException | None], None]
 Arrived = Callable[[str, str, ObjectEvent], None]
-"""Told of every event that an endpoint processed: its URL, the request's webhook-id, the event."""
+"""Called with every event that an endpoint processed: its URL, the request's webhook-id, the event."""
 
 _KINDS = tuple(kind for kind in WEATHERS if not kind.startswith(("notice", "handler")))
 

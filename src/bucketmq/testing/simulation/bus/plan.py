@@ -100,7 +100,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     """s3 (with a sequencer) or tigris (without)."""
     notifies: bool
-    """Whether the store tells of changes at all."""
+    """Whether the store reports changes at all."""
     content_versions: bool
     whole_seconds: bool
     answer_stamps: bool
@@ -117,7 +117,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     together: int
     """How many objects our writers write at a time, at most."""
     moderation: bool
-    """Posts in pending/, a router, and humans who are told of what is flagged."""
+    """Posts in pending/, a router, and humans who are notified of what is flagged."""
     moving: str
     """How the router treats what is in its way: replace, aside, or names that are never taken (versioned)."""
     documents: bool

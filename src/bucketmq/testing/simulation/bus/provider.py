@@ -29,7 +29,7 @@ BOOKKEEPING_MAX = 12
 
 
 class Provider:
-    """Tells of every change, more or less."""
+    """Reports every change, more or less."""
 
     def __init__(self, plan: Plan, world: World) -> None:
         self.plan = plan
@@ -125,7 +125,7 @@ class Provider:
 
 
 def _persisted(api: BucketApi, text: bytes, plan: Plan) -> Procedure[None]:
-    """What a receiver does with a notification: parse, persist; whoever calls hears of it after that."""
+    """What a receiver does with a notification: parse, persist, then answer the caller."""
     parsed = parse(plan.provider, {}, text)
     told = [below(plan.prefix, event) for event in parsed.events]
     events = [event for event in told if event is not None]

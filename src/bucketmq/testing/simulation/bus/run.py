@@ -249,7 +249,7 @@ class Run:
         self.healed_at = self.world.now
 
     def _finish(self) -> None:
-        """Let all writers end, see that who is told to rest rests, and wake everybody up."""
+        """Let all writers end, check that paused rules rest, and wake everybody up."""
         world, auditor = self.world, self.auditor
         if not world.run(self._is_written, world.now + 200):
             auditor.problem(f"writers did not come to an end: {self._what_is_left()}")
@@ -310,7 +310,7 @@ class Run:
         return [(one, age) for note, age in read for one in ((note,) if isinstance(note, Note) else note.writes)]
 
     def _gone(self) -> set[str]:
-        """What the last inventory has and the bucket has not: the last sweep must tell of it."""
+        """What the last inventory has and the bucket has not: the last sweep must report it."""
         current = self.auditor.history.current
         return {key for key in self.auditor.inventoried() if current(key) is None}
 

@@ -28,7 +28,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """Of an object's key and the kind of its change."""
     deletions: bool
     all_states: bool
-    """Whether every state that was told of must arrive, or only the last one."""
+    """Whether every state that was reported must arrive, or only the last one."""
 
 
 def specs(plan: Plan) -> list[Spec]:

@@ -95,7 +95,7 @@ def _shortened(original: Callable[..., bytes], covered: Counter[str]) -> Callabl
 
 def _failed(original: Callable[..., None], covered: Counter[str]) -> Callable[..., None]:
     def note_failure(run: RuleRun, *rest: Any) -> None:
-        covered["breaker tried in vain"] += run.failures_in_a_row >= run.rule.policy.breaker.failures
+        covered["breaker tried and failed"] += run.failures_in_a_row >= run.rule.policy.breaker.failures
         original(run, *rest)
         covered["breaker opened"] += run.failures_in_a_row == run.rule.policy.breaker.failures
 

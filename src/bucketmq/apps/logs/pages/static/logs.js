@@ -109,7 +109,7 @@ export default class Logs {
 
   async mute(alert, muted) {
     if (muted) {
-      await changed("unmuting", write("/api/logs/mute", { id: alert.id, seconds: 0 }), () => "You will hear of it again.");
+      await changed("unmuting", write("/api/logs/mute", { id: alert.id, seconds: 0 }), () => "Notifications are on again.");
     } else {
       const choice = await asked("Mute this alert", [
         element("p", { class: "muted" }, alert.summary),

@@ -1,4 +1,4 @@
-// Text and pictures that may upset are blurred until somebody wants to see them. Who does not want that says so once:
+// Text and pictures that may upset are blurred until somebody wants to see them. That can be switched off:
 // it is kept in this browser, for this person.
 
 import { percent } from "/static/words.js";

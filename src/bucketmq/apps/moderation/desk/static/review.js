@@ -95,7 +95,7 @@ export default class Review {
 
   filter(name, value) {
     const other = { min: "max", max: "min" }[name];
-    // Whoever moves one end past the other takes it along.
+    // Moving one end past the other moves both.
     if (other && (name === "min") === Number(value) > Number(this.filters[other]) && value !== this.filters[other]) {
       this.filters[other] = value;
       this.find(`filter-${other}`).value = value;

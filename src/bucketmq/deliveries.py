@@ -89,7 +89,8 @@ class DeliveryData(HasMessage, Struct, eq=False, gc=False):
 
     # A struct, because that is made in a third of the time. The garbage collector need not look at it: nothing that it
     # refers to refers to deliveries.
-    _lot: Lot
+    lot: Lot
+    """What this process holds under the same lease, for programs with procedures of their own."""
     message: Message
     offset: int
     attempt: int
@@ -110,33 +111,33 @@ class DeliveryData(HasMessage, Struct, eq=False, gc=False):
             return message.body
         if message.body_at is None:
             return inline_body(message)
-        body = self._lot.bodies[message.id]
+        body = self.lot.bodies[message.id]
         if isinstance(body, Exception):
             raise body
         return body
 
     @property
     def shard(self) -> int:
-        return self._lot.desk.shard
+        return self.lot.desk.shard
 
     @property
     def lease_until(self) -> float:
         """When the lease is over: seconds since 1970 on the store's clock."""
-        return self._lot.until
+        return self.lot.until
 
     @property
     def settled(self) -> bool:
-        return self.offset not in self._lot.unsettled
+        return self.offset not in self.lot.unsettled
 
     @property
     def lost(self) -> bool:
         """Whether the bucket has said that the lease is gone, so that settling changed nothing."""
-        return self._lot.lost
+        return self.lot.lost
 
     @property
     def receipt(self) -> str:
         """Text that settles this delivery from another process: `queue.delivery(receipt)`."""
-        return write_receipt(self._lot, self.offset, self.attempt)
+        return write_receipt(self.lot, self.offset, self.attempt)
 
     def to_dict(self) -> dict[str, Any]:
         """The delivery as plain values that `json.dumps` takes. Bytes become Base64 text."""
@@ -149,12 +150,12 @@ class DeliveryData(HasMessage, Struct, eq=False, gc=False):
 
     @property
     def _run(self) -> Callable[[Procedure[Any]], Any]:
-        run: Callable[[Procedure[Any]], Any] = self._lot.engine.run
+        run: Callable[[Procedure[Any]], Any] = self.lot.engine.run
         return run
 
     def _open(self) -> Lot:
         """The lot, if this delivery may still be settled."""
-        lot = self._lot
+        lot = self.lot
         if self.offset not in lot.unsettled:
             raise Invalid(f"message {self.id} was settled already; settle each delivery once")
         if lot.lost:
@@ -163,7 +164,7 @@ class DeliveryData(HasMessage, Struct, eq=False, gc=False):
 
     def __repr__(self) -> str:
         state = "settled" if self.settled else "lease lost" if self.lost else "in flight"
-        where = f"{self._lot.desk.queue.name}/{self.shard}/{self.offset}"
+        where = f"{self.lot.desk.queue.name}/{self.shard}/{self.offset}"
         return f"<Delivery {self.id} at {where}, attempt {self.attempt}, {state}>"
 
 
@@ -174,14 +175,14 @@ class HasModel(DeliveryData, Generic[Body], gc=True):
     @property
     def body(self) -> Body:
         """The model made of the body; `Unfit` if it does not fit, and the delivery can still be settled."""
-        made = self._lot.fitted
+        made = self.lot.fitted
         if self.offset not in made:
             made[self.offset] = self._fitted()
         body: Body = made[self.offset]
         return body
 
     def _fitted(self) -> Any:
-        model = self._lot.model
+        model = self.lot.model
         assert model is not None
         try:
             return fitted(self.plain_body, model)
@@ -195,7 +196,7 @@ class Settling(DeliveryData):
 
     def ack(self, *, wait: bool = False) -> None:
         """Done with it."""
-        lot = self._lot
+        lot = self.lot
         if lot.lost:
             self._open()
         lot.ack(self.offset)

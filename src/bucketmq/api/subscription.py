@@ -307,8 +307,8 @@ class Loop(Generic[Delivery]):
         self.ended = True
         self._keeper.closing.forget(self.leave)
         while (delivery := self.next()) is not None:
-            delivery._lot.release(delivery.offset, delivery.attempt)
-            self._keeper.hurry(delivery._lot.desk)
+            delivery.lot.release(delivery.offset, delivery.attempt)
+            self._keeper.hurry(delivery.lot.desk)
         for lot in self._lots:
             self._keeper.let_go(lot)
 

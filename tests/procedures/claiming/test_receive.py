@@ -248,7 +248,7 @@ def test_settling_one_message_of_a_pair_twice_leaves_the_other_alone(blocking: W
     queue = blocking.connect().queue("jobs")
     queue.send_many("ab")
     first, _ = queue.receive(2)
-    lot, more = first._lot, {"retry": (1, 0.0, ""), "bury": (1, ""), "release": (1,)}
+    lot, more = first.lot, {"retry": (1, 0.0, ""), "bury": (1, ""), "release": (1,)}
     lot.ack(first.offset)  # both threads have looked whether it was settled, and neither saw the other
     with pytest.raises(bucketmq.Invalid, match=f"message {first.id} was settled already"):
         getattr(lot, second)(first.offset, *more.get(second, ()))

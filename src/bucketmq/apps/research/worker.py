@@ -241,7 +241,7 @@ class Worker:
         """Keep the leases of what is in hand. One PUT for each receive that is not worked off."""
         while True:
             await asyncio.sleep(EXTEND_SECONDS)
-            lots = {id(each.delivery._lot): each.delivery for each in self._held.values()}
+            lots = {id(each.delivery.lot): each.delivery for each in self._held.values()}
             for delivery in lots.values():
                 with contextlib.suppress(LeaseLost, Invalid, Unavailable):
                     await delivery.extend(LEASE_SECONDS)

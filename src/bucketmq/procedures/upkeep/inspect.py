@@ -165,7 +165,7 @@ class _Inspector:
 
     def _guess(self) -> Procedure[Settings]:
         """Settings that fit what lies in the queue: as many shards as there are logs; ordered if heads list keys."""
-        shards = yield from self._shards()
+        shards = yield from self.known_shards()
         entries, _ = yield from list_all(self.keys.heads)
         ordered = False
         for entry in entries:
@@ -174,7 +174,7 @@ class _Inspector:
         plain = DEAD_SETTINGS if self.keys.queue.endswith(DEAD_SUFFIX) else Settings()
         return replace(plain, shards=max(shards, default=0) + 1, ordered=ordered)
 
-    def _shards(self) -> Procedure[set[int]]:
+    def known_shards(self) -> Procedure[set[int]]:
         entries, _ = yield from list_all(self.keys.logs)
         places = {entry.key: entry.key.removeprefix(self.keys.logs).split("/")[0] for entry in entries}
         shards = {name: int(name) for name in places.values() if name in _SHARDS}
@@ -447,7 +447,7 @@ def inspect(prefix: str, queue: str) -> Procedure[Inspection]:
     settings = yield from inspector.settings()
     yield from inspector.read_losses()
     yield from inspector.read_heads()
-    known = yield from inspector._shards()
+    known = yield from inspector.known_shards()
     inspector.find_strays()
     shards = {}
     for shard in sorted(known | set(range(settings.shards))):

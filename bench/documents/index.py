@@ -1,4 +1,8 @@
-"""Documents through the stages of the index, one stage after the other: where the time goes. And pages of a PDF."""
+"""Documents through the stages of the index, one stage after the other: where the CPU time goes. Then the same ones
+through a watcher on a bucket in memory, beside the encoder alone; and pages of a PDF, beside bare pypdfium2.
+
+Documents are read in this process here, so that their CPU time is counted; the application reads them in a child.
+"""
 
 from __future__ import annotations
 
@@ -10,61 +14,107 @@ from importlib.resources import files
 from typing import Any
 
 from bench.documents.sizes import Sizes
-from bench.results import Measurement, Target, measured
+from bench.results import BARE, Measurement, Target, measured
 from bucketmq.apps.documents.demo import made
 from bucketmq.apps.documents.encoders import Loaded, load
-from bucketmq.apps.documents.reader import Readers
+from bucketmq.apps.documents.pipeline import index
+from bucketmq.apps.documents.reading import Text, read_text
 from bucketmq.apps.documents.stages import chunks, encoded, evidence, terms, text, vectors_with
 from bucketmq.client import connect
+from bucketmq.pipeline.columns import arrow_schema
 
 SCENARIO = "index"
 
 
+class Here:
+    """Reads documents in this process."""
+
+    def read(self, key: str, content: bytes) -> Text:
+        return read_text(key, content)
+
+
 def by_stage(sizes: Sizes) -> Iterator[Measurement]:
+    said = files(made.__package__ or "").joinpath("docs").joinpath("handbook.md").read_text() * 3
+    documents = {f"docs/{n}.md": f"{said}\n\n# Document {n}".encode() for n in range(sizes.documents)}
+    spent, count = _staged(documents)
+    whole = sum(spent.values())
+    for name, seconds in spent.items():
+        yield measured(SCENARIO, f"{name}, share of the time", [seconds / whole], "of CPU", depth=sizes.documents)
+    yield measured(SCENARIO, "chunks through all stages", [count / whole], "chunks/CPU s", depth=count)
+    through = _watched(documents)
+    yield measured(SCENARIO, "documents through a watcher", [through], "CPU s", depth=sizes.documents)
+    yield measured(
+        SCENARIO, "documents through a watcher", [spent["vectors"]], "CPU s", depth=sizes.documents, subject=BARE
+    )
+    pages = made.pdf([f"Page {n}\n" + "A line of text of a page.\n" * 40 for n in range(sizes.pages)])
+    for subject, work in (("bucketmq", lambda: read_text("docs/a.pdf", pages)), (BARE, lambda: _bare_pdf(pages))):
+        work()
+        rate = sizes.pages / _cpu(work)
+        target = None if subject == BARE else Target(at_least=200.0)
+        yield measured(SCENARIO, "PDF", [rate], "pages/CPU s", depth=sizes.pages, target=target, subject=subject)
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def _staged(documents: dict[str, bytes]) -> tuple[dict[str, float], int]:
+    """The CPU seconds of each stage, and how many chunks there were."""
     import pyarrow as pa
 
-    from bucketmq.pipeline.columns import arrow_schema
-
-    said = files(made.__package__ or "").joinpath("docs").joinpath("handbook.md").read_text() * 3
     rows = [
         {
-            "key": f"docs/{n}.md",
+            "key": key,
             "kind": "created",
             "at": datetime.now(UTC),
             "from_key": None,
-            "content": f"{said}\n\n# Document {n}".encode(),
+            "content": content,
             "content_version": "1",
             "content_state": "same",
         }
-        for n in range(sizes.documents)
+        for key, content in documents.items()
     ]
     batch: Any = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(text.takes))
     loaded = Loaded({"granite": load("granite", threads=1)})
-    readers = Readers()
-    readers.read("docs/warm.pdf", made.pdf(["warm"]))
     spent: dict[str, float] = {}
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
-        began = time.perf_counter()
+        began = time.process_time()
         found = work()
-        spent[name] = time.perf_counter() - began
+        spent[name] = time.process_time() - began
         return found
 
-    batch = timed("text", lambda: text.run(batch))
+    read = timed("text", lambda: text(batch, readers=Here()).rows)
+    batch = pa.RecordBatch.from_pydict(read, schema=arrow_schema(text.gives or ""))
     for stage in (chunks, terms, evidence):
         batch = timed(stage.name, functools.partial(stage.run, batch))
     takes = arrow_schema(vectors_with(("granite",)).takes).names
     done = timed("vectors", lambda: encoded(batch.select(takes), loaded).rows)
     with connect("memory://") as bucket:
         table = bucket.table("documents-granite", key="chunk", group="doc", newer_by="at")
-        living = done.drop_columns(["gone"])
-        timed("commit", lambda: table.upsert(living))
-    whole = sum(spent.values())
-    for name, seconds in spent.items():
-        yield measured(SCENARIO, f"{name}, share of the time", [seconds / whole], "of the time", depth=sizes.documents)
-    yield measured(SCENARIO, "chunks through all stages", [done.num_rows / whole], "chunks/s", depth=done.num_rows)
-    pages = made.pdf([f"Page {n}\n" + "A line of text of a page.\n" * 40 for n in range(sizes.pages)])
-    timed("pdf", lambda: readers.read("docs/a.pdf", pages))
-    readers.close()
-    target = Target(at_least=200.0)
-    yield measured(SCENARIO, "PDF", [sizes.pages / spent["pdf"]], "pages/s", depth=sizes.pages, target=target)
+        timed("commit", lambda: table.upsert(done.drop_columns(["gone"])))
+    return spent, done.num_rows
+
+
+def _watched(documents: dict[str, bytes]) -> float:
+    """The CPU seconds from events to rows of the table, as the application does it without Spark; all but reading."""
+    pipeline = index()
+    source: Any = pipeline.source
+    with connect("memory://") as bucket:
+        bucket.watch(source.filter, name=pipeline.name, start="beginning")(pipeline.watcher(bucket))
+        bucket.put("docs/first.md", "loads the encoder")
+        bucket.run_watchers(stop_when_empty=True, signals=False)
+        bucket.put_many(documents)
+        return _cpu(lambda: bucket.run_watchers(stop_when_empty=True, signals=False))
+
+
+def _bare_pdf(content: bytes) -> list[str]:
+    import pypdfium2
+
+    document = pypdfium2.PdfDocument(content)
+    try:
+        return [document[number].get_textpage().get_text_bounded() for number in range(len(document))]
+    finally:
+        document.close()

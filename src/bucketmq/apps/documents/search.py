@@ -225,21 +225,28 @@ class Index:
         if not self.count or not query.strip():
             return []
         parts = list(self.parts.values())
-        words = self._bm25(terms, parts)
-        meaning = self._cosines(query, encoder)
-        scores = _standard(words) if meaning is None else _standard(words) + _standard(meaning)
-        if meaning is None:
-            scores = np.where(words > 0, scores, -np.inf)
+        found = self.scores(query, encoder)
         if wanted is not None:
-            scores = np.where(_chosen(parts, wanted), scores, -np.inf)
-        found = _Scores(np.round(scores, SCORE_DIGITS), words, meaning)
-        there = int(np.isfinite(scores).sum())
+            found = msgspec.structs.replace(found, sum=np.where(_chosen(parts, wanted), found.sum, -np.inf))
+        there = int(np.isfinite(found.sum).sum())
         wanted_rows = limit * 4
         while True:
             hits = _hits(_best(parts, found.sum, wanted_rows), terms, limit, found)
             if len(hits) >= limit or wanted_rows >= there:
                 return hits
             wanted_rows *= 8  # many chunks have the same text
+
+    def scores(self, query: str, encoder: Encoder | None = None) -> Scores:
+        """What every chunk scores, in the order of the parts. Without vectors, chunks that have none of the words are
+        out."""
+        words = self._bm25(asked_for(query), list(self.parts.values()))
+        meaning = self._cosines(query, encoder)
+        both = _standard(words)
+        if meaning is None:
+            both[words <= 0] = -np.inf
+        else:
+            both += _standard(meaning)
+        return Scores(np.round(both, SCORE_DIGITS), words, meaning)
 
     def _bm25(self, terms: Sequence[str], parts: Sequence[Part]) -> Floats:
         scores = [np.zeros(part.count, np.float32) for part in parts]
@@ -262,8 +269,8 @@ class Index:
         return found
 
 
-class _Scores(msgspec.Struct, frozen=True):
-    """Of each chunk: the sum, and what it is of."""
+class Scores(msgspec.Struct, frozen=True):
+    """Of each chunk: the sum of both in standard deviations, minus infinity for one that is out; BM25; the cosine."""
 
     sum: Floats
     words: Floats
@@ -287,7 +294,7 @@ def _best(parts: Sequence[Part], scores: Floats, limit: int) -> Best:
     return sorted(found, key=lambda each: (-float(scores[each[0]]), each[1].name(each[2])))[:wanted]
 
 
-def _hits(found: Best, terms: Sequence[str], limit: int, scores: _Scores) -> list[Hit]:
+def _hits(found: Best, terms: Sequence[str], limit: int, scores: Scores) -> list[Hit]:
     """The chunks as hits; those with the same text are one."""
     hits: dict[str, Hit] = {}
     for row, part, own in found:

@@ -80,15 +80,14 @@ def _body_dict(message: DeliveryData | PeekedMessage) -> dict[str, Any]:
     return {"body": body}
 
 
-class DeliveryData(HasMessage, Struct, eq=False, gc=False):
+class DeliveryData(HasMessage, Struct, eq=False):
     """A message in your hands until its lease is over.
 
     Settling notes what becomes of it and returns at once; that is written with the next receive, by `flush`, or in the
     background within a few seconds. `wait=True` writes it now and raises `LeaseLost` if the lease is gone.
     """
 
-    # A struct, because that is made in a third of the time. The garbage collector need not look at it: nothing that it
-    # refers to refers to deliveries.
+    # A struct, because that is made in two thirds of the time.
     lot: Lot
     """What this process holds under the same lease, for programs with procedures of their own."""
     message: Message
@@ -168,7 +167,7 @@ class DeliveryData(HasMessage, Struct, eq=False, gc=False):
         return f"<Delivery {self.id} at {where}, attempt {self.attempt}, {state}>"
 
 
-class HasModel(DeliveryData, Generic[Body], gc=True):
+class HasModel(DeliveryData, Generic[Body]):
     """A delivery whose body is the model that the receive asked for. It is made once, when it is looked at, and kept in
     the lot; a model may refer to its delivery."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import time
@@ -17,8 +18,13 @@ from bucketmq.testing.proxy import FaultyProxy
 from bucketmq.testing.tormented import Player, Stage
 
 CAST = {"producer": 2, "worker": 3, "writer": 2, "watcher": 2}
+PACED = {"producer": "sent ", "writer": "put "}
+"""Who has a schedule, and the word in its ledger for what is done of it."""
+
 TRIM_SECONDS = 15.0
 DRAIN_SECONDS = 180.0
+SCHEDULE_MIN = 0.97
+"""How much of what was asked for must have been sent, at least: the rest are unknown sends, and the last seconds."""
 
 
 class Site:
@@ -29,12 +35,16 @@ class Site:
         self.url = url
         self.folder = folder
         self.ledgers = ledgers
+        self._asked: dict[str, int] = {}
         self.samples = Samples()
         self.proxy: FaultyProxy | None = None
         self.stage = Stage(ledgers, seed, self._command)
         self._store = open_store(url)
         self._through = through or url
         self._rates: dict[str, float] = {}
+        self._done: dict[str, int] = {}
+        """For a player that took over from others: how much they had done."""
+        self._began = 0.0
         self._dice = random.Random(seed)
         self._strike_at = self._trim_at = self._sample_at = 0.0
 
@@ -42,6 +52,7 @@ class Site:
         """Make the queues and start everybody."""
         self.ledgers.mkdir(parents=True)
         self._seconds = seconds
+        self._asked = {"sent": messages, "changes": changes}
         self.bucket = bucketmq.connect(self.url, probe=False)
         self.queue = self.bucket.queue(QUEUE, shards=2, attempts_max=1_000, lease_seconds=LEASE_SECONDS, keep_seconds=0)
         self.queue.settings()
@@ -51,13 +62,29 @@ class Site:
             "producer": messages / seconds / CAST["producer"],
             "writer": changes / seconds / CAST["writer"],
         }
+        self._began = time.monotonic()
         for role, count in CAST.items():
-            for _ in range(count):
-                self.stage.start(role)
+            for number in range(count):
+                self.stage.start(role, spared=number == 0)
 
     def _command(self, role: str, name: str, after: Player | None) -> list[str]:
-        rate = str(self._rates.get(role, 0.0))
-        return [sys.executable, "-m", "bench.soak", "play", role, self._through, name, str(self.ledgers), rate]
+        rate, done = self._rates.get(role, 0.0), 0
+        if after is not None:
+            done = self._done[name] = self._done.get(after.name, 0) + self._did(after)
+        behind = max(0.0, (time.monotonic() - self._began) * rate - done)
+        ledger, schedule = str(self._ledger(name)), (f"{rate:f}", f"{behind:f}")
+        return [sys.executable, "-m", "bench.soak", "play", role, self._through, ledger, *schedule]
+
+    def _ledger(self, name: str) -> Path:
+        return self.ledgers / f"{name}.ledger"
+
+    def _did(self, player: Player) -> int:
+        """How many messages or changes the player sent, by its ledger."""
+        path, word = self._ledger(player.name), PACED.get(player.role)
+        if word is None or not path.exists():
+            return 0
+        with path.open() as lines:
+            return sum(line.count(",") + 1 for line in lines if line.startswith(word))
 
     def tick(self, *, pause_seconds: tuple[float, float]) -> None:
         """Disturb, trim and sample, each when it is time."""
@@ -78,7 +105,17 @@ class Site:
             self._sample_at = now + max(5.0, self._seconds / 120)
             for role in CAST:
                 self.samples.processes(role, [each.process.pid for each in self.stage.alive(role)])
+            self.samples.processes("director", [os.getpid()])
             self.samples.bucket(*self._store, self.folder)
+
+    def progress(self) -> str:
+        """One line. A few requests."""
+        queue, events = self.queue.stats(), self.events.stats()
+        killed = sum(count for what, count in self.stage.did.items() if what.startswith("killed"))
+        return (
+            f"{self.name}: {queue.sent:,} sent, {queue.depth:,} not settled, {queue.dead:,} dead; {events.sent:,} "
+            f"changes, {events.depth:,} not seen; {killed} killed, {self.stage.did['froze']} frozen"
+        )
 
     def finish(self) -> tuple[list[str], dict[str, Any]]:
         """Let everything end, and audit. What was broken, and the figures."""
@@ -105,6 +142,11 @@ class Site:
         problems += broken
         if self._seconds >= FLAT_SECONDS:
             problems += self.samples.growing()
+            problems += [
+                f"too slow: {figures[what]:,} {what} of {count:,}"
+                for what, count in self._asked.items()
+                if figures[what] < SCHEDULE_MIN * count
+            ]
         if complaints := self.stage.complaints():
             problems.append(f"a player printed: {complaints}")
         self.bucket.close()

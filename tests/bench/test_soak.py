@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from server.running import until
 
 from bench.soak import command
 from bench.soak.audit import audit
+from bench.soak.player import Pace
 from bench.soak.samples import Samples
 from bucketmq.errors import Unsupported
 from bucketmq.testing.servers import skip_or_fail
+from bucketmq.testing.tormented import Stage
 
 WELL = ["try a,b,c", "sent a,b,c", "got a,b,c", "bury c", "buried c", "ack a,b", "ok a,b", "put e1", "seen e1"]
 
@@ -54,13 +61,55 @@ def test_what_grows_is_seen_and_what_is_level_is_not() -> None:
     assert [problem.split(" grows")[0] for problem in samples.growing()] == ["objects"]
 
 
+def test_who_takes_over_makes_up_for_what_was_missed_at_twice_the_rate() -> None:
+    behind, in_time = Pace(100.0, behind=1_000.0), Pace(100.0, behind=0.0)
+
+    assert behind.pause_seconds(50) == 0.25
+    assert 0.25 < in_time.pause_seconds(50) <= 0.5
+
+
+def test_one_process_of_each_role_lives_through_all_strikes(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, 1, lambda *_: ["sleep", "60"])
+    old, young = stage.start("worker", spared=True), stage.start("worker")
+    try:
+        for _ in range(20):
+            stage.strike()
+            stage.wake()
+        assert old.is_alive and not young.is_alive
+        assert stage.did["killed worker"] and stage.did["froze"]
+    finally:
+        stage.stop()
+
+
+def test_players_end_when_their_director_is_killed(tmp_path: Path) -> None:
+    ledger = tmp_path / "worker1.ledger"
+    player = [sys.executable, "-m", "bench.soak", "play", "worker", f"file://{tmp_path}/b", str(ledger), "0", "0"]
+    program = f"import subprocess; print(subprocess.Popen({player!r}).pid, flush=True); input()"
+    director = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(command.__file__).parents[2],
+    )
+    assert director.stdout is not None
+    pid = int(director.stdout.readline())
+    descriptor = os.pidfd_open(pid)
+    try:
+        until(ledger.exists)
+        director.kill()
+        director.communicate()
+        assert select.select([descriptor], [], [], 20)[0], "it has ended"
+    finally:
+        os.close(descriptor)
+
+
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("processes")
 def test_half_a_minute_of_kills_freezes_and_cuts_breaks_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        code = command.run(["--minutes", "0.5", "--messages", "6000", "--changes", "300", "--json"])
+        code = command.run(["--minutes", "0.5", "--json"])
     except Unsupported as error:
         skip_or_fail(error)
     told = json.loads(capsys.readouterr().out)

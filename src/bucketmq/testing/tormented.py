@@ -28,6 +28,8 @@ class Player:
     name: str
     process: subprocess.Popen[bytes]
     frozen_until: float = 0.0
+    spared: bool = False
+    """Frozen, but never killed by `Stage.strike`: what grows with time shows in a process that lives long."""
 
     @property
     def is_alive(self) -> bool:
@@ -62,14 +64,14 @@ class Stage:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    def start(self, role: str, *, after: Player | None = None) -> Player:
+    def start(self, role: str, *, after: Player | None = None, spared: bool = False) -> Player:
         self._number += 1
         name = f"{role}{self._number}"
         with (self.folder / f"{name}.stderr").open("wb") as errors:
             process = subprocess.Popen(
                 self.command(role, name, after), stdin=subprocess.DEVNULL, stdout=errors, stderr=errors
             )
-        player = Player(role, name, process)
+        player = Player(role, name, process, spared=spared)
         self.players.append(player)
         return player
 
@@ -83,7 +85,7 @@ class Stage:
         if not awake:
             return
         victim = self._random.choice(awake)
-        if self._random.random() < 0.5:
+        if self._random.random() < 0.5 and not victim.spared:
             self.replace(victim)
         else:
             victim.process.send_signal(signal.SIGSTOP)

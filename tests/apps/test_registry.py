@@ -31,9 +31,9 @@ def test_a_package_brings_an_application(cli: Cli) -> None:
     assert (listed.brought_by, listed.where, listed.problem) == ("example-wordcount 1.2", "wordcount:WORDCOUNT", "")
     assert "count the words of notes" in cli("apps", "ls").out
     shown = cli("apps", "show", "wordcount", "--json").row
-    assert [each["name"] for each in shown["agents"]] == ["long"]
+    assert [each["name"] for each in shown["agents"]] == ["long", "page"]
     assert [(each["name"], each["stages"]) for each in shown["pipelines"]] == [("counting", ["count"]), ("listing", [])]
-    assert [each["name"] for each in shown["settings"]] == ["url", "long_from", "token"]
+    assert [each["name"] for each in shown["settings"]][:4] == ["url", "long_from", "token", "port_page"]
     assert "WORDCOUNT_LONG_FROM = 3 (default)" in cli("apps", "show", "wordcount").out
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def until(done: Any) -> None:
         time.sleep(0.05)
 
 
-ARGS = ["apps", "run", "wordcount", "--without-spark", "--json", "--long-from", "2"]
+ARGS = ["apps", "run", "wordcount", "--without-spark", "--json", "--long-from", "2", "--port-page", "0"]
 
 
 @pytest.mark.slow
@@ -71,7 +72,10 @@ def test_all_parts_run_are_started_again_and_end_together(
     bucket.put("notes/a.txt", "one two three")
     bucket.put("notes/b.txt", "one")
     with running(ARGS, environment, folder) as process:
+        page = json.loads(process.line())["page"]  # it has tabs, so it has a dashboard
         said(process, "wordcount", "all parts are ready")
+        with urllib.request.urlopen(page) as answer:
+            assert answer.status == 200
         bucket.queue("long-notes").receive(1)  # made as the application says
         assert bucket.queue("long-notes").settings().lease_seconds == 20.0
         until(lambda: bucket.queue("long-notes").stats().ready + bucket.queue("long-notes").stats().in_flight)
@@ -141,7 +145,7 @@ def test_one_part_runs_alone(cli: Cli, bucket: Bucket) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--only", "nothing"], "has no part 'nothing'; there are: long, counting, listing, spark"),
+        (["--only", "nothing"], "has no part 'nothing'; there are: long, page, counting, listing, spark"),
         (["--long-from", "many"], "--long-from or WORDCOUNT_LONG_FROM cannot be that, not 'many'"),
         (["--lnog"], "there is no option --lnog"),
         (["--once"], "--once goes with --only"),

@@ -21,6 +21,7 @@ py-modules = ["{module}"]
 MODULE = '''
 """Counts the words of notes, and keeps the longest ones in a list."""
 
+from importlib.resources import files
 from typing import Annotated
 
 import typer
@@ -28,6 +29,7 @@ from msgspec import Meta
 
 from bucketmq.apps.app import Agent, App, WantedQueue, WantedRule, watching
 from bucketmq.apps.settings import SECRET, AppSettings, Variable
+from bucketmq.dashboard.tab import Tab
 from bucketmq.pipeline import FromEvents, FromQueue, Pipeline, ToObjects, ToQueue, stage
 
 
@@ -93,6 +95,7 @@ WORDCOUNT = App(
     agents=(Agent(name="long", run=watching(watch), about="lists long notes"),),
     queues=(WantedQueue("long-notes", "keys of long notes", {"lease_seconds": 20.0}),),
     rules=(WantedRule(name="wordcount-all", filter='WHERE `key` LIKE "counts/%"', to="queue:all-counts"),),
+    tabs=(Tab("words", "Words", static=files("bucketmq.dashboard") / "static", script="words.js"),),
     commands=commands,
     demo=demo,
 )

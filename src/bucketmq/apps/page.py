@@ -6,6 +6,8 @@ class IndexSettings(PageSettings, frozen=True, kw_only=True): ...
 INDEX = App(name="index", settings=IndexSettings, agents=(page_agent(tabs),), tabs=tabs(), ...)
 ```
 
+An application that has tabs and says nothing of a page gets this one (`with_page`).
+
 Where nobody has a token yet, whoever runs the application gets one for this run, in the link that is told first.
 """
 
@@ -13,17 +15,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
+import msgspec
 from msgspec import Meta
 
-from bucketmq.apps.app import Agent, Here, Page
+from bucketmq.apps.app import Agent, App, Here, Page
 from bucketmq.apps.settings import SECRET, AppSettings, Variable
 from bucketmq.server.people import TOKENS_VARIABLE
 
 if TYPE_CHECKING:
     from bucketmq.dashboard.tab import Tab
 
+PAGE = "page"
 RUNNER = "runner"
 """What a person is called whose token was made by `apps run`."""
 
@@ -52,7 +56,28 @@ def page_agent(tabs: Callable[[], Sequence[Tab]], *, about: str = "the page for 
     def page(settings: Any, address: str) -> Page:
         return page_of(settings.page_tokens, TOKENS_VARIABLE, address)
 
-    return Agent(name="page", run=run, about=about, port="port_page", page=page)
+    return Agent(name=PAGE, run=run, about=about, port="port_page", page=page)
+
+
+def with_page(app: App) -> App:
+    """The same. One with tabs and no agent that serves a page gets the agent `page`, and the settings of one."""
+    if not app.tabs or app.page is not None or PAGE in app.parts:
+        return app
+    agents = (*app.agents, page_agent(lambda: app.tabs))
+    return msgspec.structs.replace(app, settings=_with_page_settings(app.settings), agents=agents)
+
+
+def _with_page_settings(settings: type[AppSettings]) -> type[AppSettings]:
+    hints = get_type_hints(PageSettings, include_extras=True)
+    missing = [each for each in msgspec.structs.fields(PageSettings) if each.name not in settings.__struct_fields__]
+    if not missing:
+        return settings
+    fields = [(each.name, hints[each.name], each.default) for each in missing]
+    extended = msgspec.defstruct(
+        settings.__name__, fields, bases=(settings,), module=settings.__module__, frozen=True, kw_only=True
+    )
+    assert issubclass(extended, AppSettings)
+    return extended
 
 
 async def serve_page(

@@ -20,6 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 import msgspec
 
 from bucketmq.apps.app import App
+from bucketmq.apps.page import with_page
 from bucketmq.errors import BucketMQError, Invalid, NotFound
 
 GROUP = "bucketmq.apps"
@@ -102,7 +103,7 @@ def _loaded(name: str, where: str, brought_by: str) -> Listed:
         return Listed(
             name, where, brought_by, problem=f"{where} calls itself {found.name!r}; the entry point must have that name"
         )
-    return Listed(name, where, brought_by, found)
+    return Listed(name, where, brought_by, with_page(found))
 
 
 def _import(where: str) -> object:

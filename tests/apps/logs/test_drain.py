@@ -62,6 +62,16 @@ SECRETS = {
     "Authorization: Token horsebattery": "horsebattery",
     "Cookie: theme=dark; sid=horsebattery": "horsebattery",
     "with wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY now": "bPxRfiCY",
+    "login failed: password is horsebattery": "horsebattery",
+    "passphrase => horsebattery": "horsebattery",
+    "secretKey -> horsebattery": "horsebattery",
+    "curl -u ada:horsebattery https://shop.example/": "horsebattery",
+    "slack xoxb-123456789012-horsebattery": "horsebattery",
+    "model hf_horsebatterystaple loaded": "horsebattery",
+    "sent with SG.horsebatterystaple.correct": "horsebattery",
+    "otp 123456 sent": "123456",
+    "paid from DE89370400440532013000": "37040044",
+    "ssn 078-05-1120 checked": "078-05",
 }
 
 

@@ -24,7 +24,6 @@ VARIABLES: tuple[tuple[str, str], ...] = (
     (r'=\s?"[^"]{0,200}"', "=<*>"),  # key="several words"
     (r'"[^"\s]{1,200}"', "<*>"),  # quoted ids; quoted sentences keep their words
     (r"'[^'\s]{1,200}'", "<*>"),
-    (r"\\042[^\\]{0,200}\\042", "<*>"),  # quotes that syslog escaped
     (r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s,;\"'<>()\[\]{}]+", "<*>"),
     (rf"\b(?:{_DAYS},? )?{_MONTHS} +\d{{1,2}}(?:,? \d{{4}})?(?: {_CLOCK})?(?: \d{{4}})?\b", "<*>"),
     (rf"\b\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}(?:[T ]{_CLOCK}(?:Z|[+-]\d{{2}}:?\d{{2}})?)?\b", "<*>"),
@@ -49,9 +48,15 @@ VARIABLES: tuple[tuple[str, str], ...] = (
 
 _NAMED_SECRET = (
     r"(?i)([\w.-]*(?:passw(?:or)?d|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|"
-    r"credential|authorization|auth|cookie|session[_-]?id|signature)[\w.-]*\\?[\"']?[ \t]*[=:][ \t]*)"
+    r"credential|authorization|auth|cookie|session[_-]?id|signature)[\w.-]*\\?[\"']?[ \t]*(?:[=:]>?|->)[ \t]*|"
+    r"\b(?:passw(?:or)?d|passphrase|pwd|secret|pin|otp)[ \t]+(?:is|was)[ \t]+)"
     r"(?:\\\"[^\"]*(?:\"|$)|\"(?:[^\"\\]|\\.)*(?:\"|\\?$)|'(?:[^'\\]|\\.)*(?:'|\\?$)|[^\s,;&\"'}\])]+)"
 )
+_PREFIXED_KEY = (
+    r"\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|sk_live_|rk_live_|pk_live_|AIza|hf_|npm_|pypi-AgE|SG\.)"
+    r"[A-Za-z0-9_.-]{10,}"
+)
+"""What well-known services begin their keys with."""
 _LONG_KEY = (
     r"\b(?:"
     + "|".join(rf"[A-Za-z0-9+/_-]{{{before},}}[0-9][A-Za-z0-9+/_-]{{{36 - before},}}" for before in range(0, 37, 4))
@@ -70,7 +75,11 @@ SECRETS: tuple[tuple[str, str], ...] = (
     (r"(?i)(\bauthorization[ \t]*:[ \t]*\[secret\])[ \t]+[^\s,;\"']+", r"\1"),  # a scheme of any name
     (r"(?i)(cookie[ \t]*:[ \t]*\[secret\])(?:;[ \t]*[^\s\"';]+)+", r"\1"),
     (r"\b(?:AKIA|ASIA|AGPA|AROA)[A-Z0-9]{12,}\b", "[key]"),
-    (r"\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|sk_live_|rk_live_|pk_live_|AIza)[A-Za-z0-9_-]{10,}", "[key]"),
+    (_PREFIXED_KEY, "[key]"),
+    (r"((?:^|\s)(?:-u|--user)[ =][^\s:]+):\S+", r"\1:[password]"),
+    (r"(?i)\b(otp|pin|cvv|cvc)([ :=]+)\d{3,8}\b", r"\1\2[digits]"),
+    (r"\b\d{3}-\d{2}-\d{4}\b", "[digits]"),
+    (r"\b[A-Z]{2}\d{2}[A-Z0-9]{11,30}\b", "[digits]"),  # IBAN
     (r"\b[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\b", "[e-mail]"),
     (r"\b(?:\d[ -]?){12,18}\d\b", "[digits]"),  # cards and accounts, however they are grouped
     (r"\b[0-9A-Fa-f]{32,}\b", "[hex]"),
@@ -89,10 +98,10 @@ def _without_named(lines: pa.Array) -> pa.Array:
     along (`"password"`), and cuts long words at their digits. Few lines have any, so the others are left alone."""
     import pyarrow.compute as pc
 
-    having = pc.match_substring_regex(lines, pattern=f"(?:{_NAMED_SECRET})|(?:{_LONG_WORD})")
+    having = pc.match_substring_regex(lines, pattern=f"(?:{_NAMED_SECRET})|(?:{_LONG_WORD})|(?:{_PREFIXED_KEY})")
     if not pc.any(having).as_py():
         return lines
-    found = _replaced(lines.filter(having), ((_NAMED_SECRET, r"\1<*>"), (_LONG_WORD, r"\1<*>")))
+    found = _replaced(lines.filter(having), ((_PREFIXED_KEY, WILD), (_NAMED_SECRET, r"\1<*>"), (_LONG_WORD, r"\1<*>")))
     return pc.replace_with_mask(lines, having, found)
 
 

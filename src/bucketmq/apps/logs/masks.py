@@ -63,8 +63,11 @@ _LONG_KEY = (
     + r")={0,2}"
 )
 """A word of some 40 characters or more with a digit in any place."""
-_LONG_WORD = rf"(^|[\s=:,;(\"'\[{{]){_LONG_KEY}"
+_NO_PATH = r"(^|[\s=:,;(\"'\[{])"
+_LONG_WORD = f"{_NO_PATH}{_LONG_KEY}"
 """The same where no path begins."""
+_ANY_LONG_WORD = _NO_PATH + r"[A-Za-z0-9+/_-]{37,}={0,2}"
+"""With or without a digit, for lines that have one with it: finding where such a word ends is thirty times as fast."""
 
 SECRETS: tuple[tuple[str, str], ...] = (
     (r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", "[private key]"),
@@ -101,7 +104,9 @@ def _without_named(lines: pa.Array) -> pa.Array:
     having = pc.match_substring_regex(lines, pattern=f"(?:{_NAMED_SECRET})|(?:{_LONG_WORD})|(?:{_PREFIXED_KEY})")
     if not pc.any(having).as_py():
         return lines
-    found = _replaced(lines.filter(having), ((_PREFIXED_KEY, WILD), (_NAMED_SECRET, r"\1<*>"), (_LONG_WORD, r"\1<*>")))
+    found = _replaced(lines.filter(having), ((_PREFIXED_KEY, WILD), (_NAMED_SECRET, r"\1<*>")))
+    long = pc.match_substring_regex(found, pattern=_LONG_WORD)
+    found = pc.replace_with_mask(found, long, _replaced(found.filter(long), ((_ANY_LONG_WORD, r"\1<*>"),)))
     return pc.replace_with_mask(lines, having, found)
 
 

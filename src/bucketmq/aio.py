@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Un
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.dead_letters import DeadApi
-from bucketmq.api.opening import Lent, Opening
+from bucketmq.api.opening import Opening
 from bucketmq.api.options import StoreOptions
 from bucketmq.api.queue import QueueApi
 from bucketmq.api.rules import RulesApi
@@ -30,12 +30,11 @@ from bucketmq.changes import AsyncChange, Change
 from bucketmq.deliveries import Batch, DeliveryApi, DeliveryData, HasModel, deliveries_of, settle_now
 from bucketmq.engines.asynchronous import Asynchronous
 from bucketmq.engines.perform import Hands
-from bucketmq.engines.signals import StopOnSignal
 from bucketmq.events.event import ObjectEvent
-from bucketmq.facade import BucketFacade, DeadLettersFacade, QueueFacade, SubscriptionFacade, TableFacade
+from bucketmq.facade import BucketFacade, DeadLettersFacade, QueueFacade, RulesFacade, SubscriptionFacade, TableFacade
 from bucketmq.notify.lazy import LazyPoster
 from bucketmq.procedures.requests import Procedure
-from bucketmq.rulebook import environment, is_async
+from bucketmq.rulebook import is_async
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -116,12 +115,6 @@ class Deliveries(AsyncIterator[Delivery]):
 class Subscription(SubscriptionFacade):
     """An independent reader of a queue, with its own progress."""
 
-    def __init__(self, engine: Asynchronous, api: SubscriptionApi[Delivery]) -> None:
-        self._engine = engine
-        self._hands = engine.hands
-        self._run = engine.run
-        self._api = api
-
     if TYPE_CHECKING:
 
         @overload
@@ -159,10 +152,6 @@ class Subscription(SubscriptionFacade):
 class DeadLetters(DeadLettersFacade):
     """Messages that ran out of attempts or were buried."""
 
-    def __init__(self, engine: Asynchronous, api: DeadApi) -> None:
-        self._run = engine.run
-        self._api = api
-
     peek = awaiting(DeadApi.peek)
     redrive = awaiting(DeadApi.redrive)
     delete = awaiting(DeadApi.delete)
@@ -171,9 +160,6 @@ class DeadLetters(DeadLettersFacade):
 
 class Queue(QueueFacade[Delivery, Coroutine[Any, Any, None]], Subscription):
     """A named log of messages with a work queue on it. Its own receive is the subscription `main`."""
-
-    def __init__(self, engine: Asynchronous, api: QueueApi[Delivery]) -> None:
-        super().__init__(engine, api)
 
     settings = awaiting(QueueApi[Delivery].settings)
     send = awaiting(QueueApi[Delivery].send)
@@ -195,12 +181,8 @@ class Queue(QueueFacade[Delivery, Coroutine[Any, Any, None]], Subscription):
         return DeadLetters(self._engine, self._api.dead())
 
 
-class Rules:
+class Rules(RulesFacade):
     """The rules of a bucket."""
-
-    def __init__(self, engine: Asynchronous, api: RulesApi) -> None:
-        self._run = engine.run
-        self._api = api
 
     add = awaiting(RulesApi.add)
     list = awaiting(RulesApi.list)
@@ -211,21 +193,13 @@ class Rules:
     resume = awaiting(RulesApi.resume)
     remove = awaiting(RulesApi.remove)
     tidy = awaiting(RulesApi.tidy)
-    explain = plain(RulesApi.explain)
     test = awaiting(RulesApi.test)
     matching = awaiting(RulesApi.matching)
     replay = awaiting(RulesApi.replay)
 
-    def __repr__(self) -> str:
-        return f"<Rules of {self._api.bucket.where}>"
-
 
 class Table(TableFacade):
     """Rows in Parquet files, replaced and deleted by group, each commit in one step."""
-
-    def __init__(self, engine: Asynchronous, api: TableApi) -> None:
-        self._run = engine.run
-        self._api = api
 
     commit = awaiting(TableApi.commit)
     upsert = awaiting(TableApi.upsert)
@@ -240,18 +214,11 @@ class Table(TableFacade):
 class Bucket(BucketFacade):
     """A place for queues, and the event bus of its objects. Make one with `connect`."""
 
+    _engine: Asynchronous
+
     def __init__(self, engine: Asynchronous, prefix: str, *, probe: bool, where: str = "") -> None:
-        lent = Lent(
-            deliveries=partial(deliveries_of, Delivery, DeliveryOf, engine),
-            change=partial(_change, engine),
-            stops=lambda active: StopOnSignal(active=active),
-            environment=environment,
-        )
-        self._engine = engine
-        self._hands = engine.hands
-        self._run = engine.run
-        self._api = BucketApi.on(engine.hands.store, prefix, probe=probe, lent=lent, where=where)
-        self._api.keeper.observers = engine.hands.observers
+        deliveries = partial(deliveries_of, Delivery, DeliveryOf)
+        super().__init__(engine, prefix, probe=probe, where=where, deliveries=deliveries, change=_change)
 
     async def open(self) -> None:
         """Probe the store now rather than at the first use."""
@@ -260,7 +227,7 @@ class Bucket(BucketFacade):
     async def run(self, procedure: Procedure[Result]) -> Result:
         """Carry out a procedure on this bucket: for programs that bring procedures of their own, made of those of
         `api`."""
-        return await self._run(procedure)
+        return await self._engine.run(procedure)
 
     queue = plain(BucketApi.queue, Queue)
     existing_queue = plain(BucketApi.existing_queue, Queue)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.dead_letters import DeadApi
-from bucketmq.api.opening import Lent, Opening
+from bucketmq.api.opening import Opening
 from bucketmq.api.options import StoreOptions
 from bucketmq.api.queue import QueueApi
 from bucketmq.api.rules import RulesApi
@@ -27,13 +27,12 @@ from bucketmq.changes import AsyncChange, Change
 from bucketmq.deliveries import Batch, DeliveryApi, DeliveryData, HasModel, Settling, deliveries_of
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
-from bucketmq.engines.signals import StopOnSignal
 from bucketmq.events.event import ObjectEvent
-from bucketmq.facade import BucketFacade, DeadLettersFacade, QueueFacade, SubscriptionFacade, TableFacade
+from bucketmq.facade import BucketFacade, DeadLettersFacade, QueueFacade, RulesFacade, SubscriptionFacade, TableFacade
 from bucketmq.notify.lazy import LazyPoster
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.working.keeper import Keeper, hand_in_all
-from bucketmq.rulebook import environment, is_async
+from bucketmq.rulebook import is_async
 
 Result = TypeVar("Result")
 Body = TypeVar("Body")
@@ -64,12 +63,6 @@ class DeliveryOf(HasModel[Body], Delivery):
 
 class Subscription(SubscriptionFacade):
     """An independent reader of a queue, with its own progress."""
-
-    def __init__(self, engine: Blocking, api: SubscriptionApi[Delivery]) -> None:
-        self._engine = engine
-        self._hands = engine.hands
-        self._run = engine.run
-        self._api = api
 
     if TYPE_CHECKING:
 
@@ -116,10 +109,6 @@ class Subscription(SubscriptionFacade):
 class DeadLetters(DeadLettersFacade):
     """Messages that ran out of attempts or were buried."""
 
-    def __init__(self, engine: Blocking, api: DeadApi) -> None:
-        self._run = engine.run
-        self._api = api
-
     peek = blocking(DeadApi.peek)
     redrive = blocking(DeadApi.redrive)
     delete = blocking(DeadApi.delete)
@@ -128,9 +117,6 @@ class DeadLetters(DeadLettersFacade):
 
 class Queue(QueueFacade[Delivery, None], Subscription):
     """A named log of messages with a work queue on it. Its own receive is the subscription `main`."""
-
-    def __init__(self, engine: Blocking, api: QueueApi[Delivery]) -> None:
-        super().__init__(engine, api)
 
     settings = blocking(QueueApi[Delivery].settings)
     send = blocking(QueueApi[Delivery].send)
@@ -152,12 +138,8 @@ class Queue(QueueFacade[Delivery, None], Subscription):
         return DeadLetters(self._engine, self._api.dead())
 
 
-class Rules:
+class Rules(RulesFacade):
     """The rules of a bucket."""
-
-    def __init__(self, engine: Blocking, api: RulesApi) -> None:
-        self._run = engine.run
-        self._api = api
 
     add = blocking(RulesApi.add)
     list = blocking(RulesApi.list)
@@ -168,21 +150,13 @@ class Rules:
     resume = blocking(RulesApi.resume)
     remove = blocking(RulesApi.remove)
     tidy = blocking(RulesApi.tidy)
-    explain = plain(RulesApi.explain)
     test = blocking(RulesApi.test)
     matching = blocking(RulesApi.matching)
     replay = blocking(RulesApi.replay)
 
-    def __repr__(self) -> str:
-        return f"<Rules of {self._api.bucket.where}>"
-
 
 class Table(TableFacade):
     """Rows in Parquet files, replaced and deleted by group, each commit in one step."""
-
-    def __init__(self, engine: Blocking, api: TableApi) -> None:
-        self._run = engine.run
-        self._api = api
 
     commit = blocking(TableApi.commit)
     upsert = blocking(TableApi.upsert)
@@ -197,18 +171,11 @@ class Table(TableFacade):
 class Bucket(BucketFacade):
     """A place for queues, and the event bus of its objects. Make one with `connect`."""
 
+    _engine: Blocking
+
     def __init__(self, engine: Blocking, prefix: str, *, probe: bool, where: str = "") -> None:
-        lent = Lent(
-            deliveries=partial(deliveries_of, Delivery, DeliveryOf, engine),
-            change=partial(_change, engine),
-            stops=lambda active: StopOnSignal(active=active),
-            environment=environment,
-        )
-        self._engine = engine
-        self._hands = engine.hands
-        self._run = engine.run
-        self._api = BucketApi.on(engine.hands.store, prefix, probe=probe, lent=lent, where=where)
-        self._api.keeper.observers = engine.hands.observers
+        deliveries = partial(deliveries_of, Delivery, DeliveryOf)
+        super().__init__(engine, prefix, probe=probe, where=where, deliveries=deliveries, change=_change)
         self._at_exit = partial(_flush_at_exit, engine, weakref.ref(self._api.keeper))
         atexit.register(self._at_exit)
 
@@ -219,7 +186,7 @@ class Bucket(BucketFacade):
     def run(self, procedure: Procedure[Result]) -> Result:
         """Carry out a procedure on this bucket: for programs that bring procedures of their own, made of those of
         `api`."""
-        return self._run(procedure)
+        return self._engine.run(procedure)
 
     queue = plain(BucketApi.queue, Queue)
     existing_queue = plain(BucketApi.existing_queue, Queue)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.dead_letters import DeadApi
-from bucketmq.api.opening import Opening
+from bucketmq.api.opening import Lent, Opening
 from bucketmq.api.options import WorkOptions
 from bucketmq.api.queue import QueueApi
+from bucketmq.api.rules import RulesApi
 from bucketmq.api.subscription import SubscriptionApi
 from bucketmq.api.tables import TableApi
 from bucketmq.api.watching import Watchers
@@ -20,8 +22,10 @@ from bucketmq.deliveries import DeliveryData
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
+from bucketmq.engines.signals import StopOnSignal
 from bucketmq.procedures.observers import RequestObserver, WorkObserver
 from bucketmq.procedures.requests import Procedure
+from bucketmq.rulebook import environment
 
 Delivery = TypeVar("Delivery", bound=DeliveryData)
 Given_contra = TypeVar("Given_contra", contravariant=True)
@@ -33,10 +37,20 @@ Ran_co = TypeVar("Ran_co", covariant=True)
 """What running a worker returns: None, or something to await."""
 
 
-class Observable(ABC):
-    """What can be looked on at: a bucket, or one through its queue, whichever engine it has."""
+class Bound:
+    """What verbs are bound to (see `binding`): what can be asked, and the engine that carries it out."""
 
-    _hands: Hands
+    _api: Any
+
+    def __init__(self, engine: Any, api: Any) -> None:
+        self._engine = engine
+        self._hands: Hands = engine.hands
+        self._run = engine.run
+        self._api = api
+
+
+class Observable(Bound, ABC):
+    """What can be looked on at: a bucket, or one through its queue, whichever engine it has."""
 
     @property
     def requests(self) -> Requests:
@@ -63,6 +77,16 @@ class BucketFacade(Observable):
     """What a bucket knows of itself."""
 
     _api: BucketApi
+
+    def __init__(self, engine: Any, prefix: str, *, probe: bool, where: str, deliveries: Any, change: Any) -> None:
+        lent = Lent(
+            deliveries=partial(deliveries, engine),
+            change=partial(change, engine),
+            stops=lambda active: StopOnSignal(active=active),
+            environment=environment,
+        )
+        super().__init__(engine, BucketApi.on(engine.hands.store, prefix, probe=probe, lent=lent, where=where))
+        self._api.keeper.observers = self._hands.observers
 
     watch = plain(BucketApi.watch)
     when_all = plain(BucketApi.when_all)
@@ -112,7 +136,7 @@ class BucketFacade(Observable):
         return f"<Bucket {self._api.where} {state}>"
 
 
-class SubscriptionFacade:
+class SubscriptionFacade(Bound):
     """What a subscription knows of itself."""
 
     _api: SubscriptionApi[Any]
@@ -170,7 +194,7 @@ class QueueFacade(Observable, SubscriptionFacade, Generic[Delivery, Ran]):
         return f"<Queue {self.name!r} in {self._api.queue.bucket.where}>"
 
 
-class DeadLettersFacade:
+class DeadLettersFacade(Bound):
     """What the dead letters of a queue know of themselves."""
 
     _api: DeadApi
@@ -180,7 +204,18 @@ class DeadLettersFacade:
         return f"<DeadLetters of queue {origin.name!r} in {origin.bucket.where}>"
 
 
-class TableFacade:
+class RulesFacade(Bound):
+    """What the rules of a bucket answer by themselves."""
+
+    _api: RulesApi
+
+    explain = plain(RulesApi.explain)
+
+    def __repr__(self) -> str:
+        return f"<Rules of {self._api.bucket.where}>"
+
+
+class TableFacade(Bound):
     """What a table knows of itself."""
 
     _api: TableApi

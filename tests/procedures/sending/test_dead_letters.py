@@ -105,6 +105,24 @@ def test_redrive_by_filter(queue: Any) -> None:
     assert queue.stats().dead == 3
 
 
+def test_all_that_match_are_found_behind_more_letters_than_a_head_can_list(blocking: World) -> None:
+    queue = blocking.connect().queue("jobs")
+    large, count = "x" * 70_000, 2_500  # every second one matches: the others are more spans than a head may list
+    queue.send_many([{"n": n, "text": large if n == 0 else ""} for n in range(count)])
+    while batch := queue.receive(1_000):
+        for delivery in batch:
+            delivery.bury("disk is full" if delivery.body["n"] % 2 else "no such user")
+        queue.flush()
+    assert queue.dead_letters.redrive(where=lambda letter: "disk" in letter.reason) == bucketmq.Redriven(1_250, 1_250)
+    left = queue.dead_letters.peek(count)
+    assert sorted(letter.body["n"] for letter in left if letter.body is not None) == list(range(2, count, 2))
+    assert {(letter.reason, letter.message.died.attempts) for letter in left} == {("no such user", 1)}
+    assert queue.dead_letters.delete(where=lambda letter: letter.body is not None and letter.body["n"] % 4 == 2) == 625
+    assert queue.dead_letters.redrive().redriven == 625
+    assert sorted(body["n"] for body in drain(queue)) == sorted([*range(1, count, 2), *range(0, count, 4)])
+    assert queue.stats().dead == 0
+
+
 def test_redrive_up_to_a_limit(queue: Any) -> None:
     for n in range(5):
         die(queue, n)

@@ -20,8 +20,8 @@ from bucketmq.log.segment import time_text
 from bucketmq.procedures.heads.desk import Desk, commit
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import dead_queue, origin_queue
-from bucketmq.procedures.requests import Now, Procedure
-from bucketmq.procedures.segments.append import marked, place
+from bucketmq.procedures.requests import NewId, Now, Procedure
+from bucketmq.procedures.segments.append import append, marked, place
 from bucketmq.procedures.segments.messages import read_span
 from bucketmq.procedures.sending.aiming import choose, land
 from bucketmq.procedures.verbs import create_named, get
@@ -76,6 +76,18 @@ def finish_moves(desk: Desk, *, own: bool) -> Procedure[int]:
     return sum(counts[target] for target in landed)
 
 
+def put_behind(desk: Desk, letters: list[Message]) -> Procedure[int]:
+    """Append dead letters once more to the log they lie in, with bodies of their own; returns the offset of the first.
+    The caller settles the old ones then: a process that dies in between leaves these twice. One PUT."""
+    move = yield from NewId()
+    copies = []
+    for letter in letters:
+        copy = yield from _with_own_body(desk, desk.queue, letter, move)
+        copies.append(replace(copy, move=move))
+    body, shards = lines.encode(copies), desk.queue.settings.shards
+    return (yield from append(desk.queue, desk.log, body, marked(move), count=len(copies), shards=shards))
+
+
 def _moving(desk: Desk) -> tuple[Moving, ...]:
     return desk.head.moving if desk.head is not None else ()
 
@@ -105,7 +117,7 @@ def _letters(desk: Desk, there: OpenQueue, target: Target) -> Procedure[list[Mes
     for entry in sorted(entries, key=lambda entry: entry.span.start):
         messages = yield from read_span(desk.queue, desk.log, entry.span)
         for place_in_span, original in enumerate(messages):
-            message = yield from _with_own_body(desk, there, original, target)
+            message = yield from _with_own_body(desk, there, original, target.move)
             offset = entry.span.start + place_in_span
             if desk.queue.name.endswith(DEAD_SUFFIX):
                 to = message.died.subscription if message.died else None
@@ -116,14 +128,14 @@ def _letters(desk: Desk, there: OpenQueue, target: Target) -> Procedure[list[Mes
     return letters
 
 
-def _with_own_body(desk: Desk, there: OpenQueue, message: Message, target: Target) -> Procedure[Message]:
+def _with_own_body(desk: Desk, there: OpenQueue, message: Message, move: str) -> Procedure[Message]:
     """A large body goes along: the one that is here is deleted with the segment that names it. One GET and one PUT."""
     if message.body_at is None:
         return message
     found = yield from get(join(desk.queue.keys.root, message.body_at.key))
     if isinstance(found, Missing):
         return message
-    name = f"{message.id}.{target.move}"
+    name = f"{message.id}.{move}"
     yield from create_named(there.keys.body(name), found.body)
     return replace(message, body_at=replace(message.body_at, key=f"bodies/{name}"))
 

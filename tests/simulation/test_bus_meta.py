@@ -142,7 +142,7 @@ def test_an_endpoint_that_names_failed_events_has_processed_the_others() -> None
 
     answer = post(world, network)
 
-    failed = formats.failed_ids(answer.body, [event.id for event in EVENTS])
+    failed = formats.failures(answer.body, [event.id for event in EVENTS])
     assert failed
     assert sorted([*failed, *arrived]) == [event.id for event in EVENTS]
 

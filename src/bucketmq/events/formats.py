@@ -163,12 +163,6 @@ def failures(answer_body: bytes, sent: Sequence[str]) -> dict[str, str] | None:
     return {id: error for each in lists for id, error in map(_failure, each) if id in known}
 
 
-def failed_ids(answer_body: bytes, sent: Sequence[str]) -> frozenset[str] | None:
-    """`failures` without what the endpoint says about them."""
-    found = failures(answer_body, sent)
-    return None if found is None else frozenset(found)
-
-
 def _failure(item: Any) -> tuple[str, str]:
     if isinstance(item, str):
         return item, ""

@@ -21,7 +21,6 @@ import msgspec
 from bucketmq.apps.documents.names import chunk_id
 
 RECURS = 2
-CHUNKS_SHOWN = 20
 _FORMS = re.compile(r"[\s,]+(?:inc|corp|corporation|ltd|limited|llc|gmbh|ag|plc|co)\.?$")
 
 

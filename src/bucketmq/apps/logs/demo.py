@@ -9,11 +9,9 @@ from __future__ import annotations
 import contextlib
 import random
 import secrets
-import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +19,7 @@ import msgspec
 import typer
 
 from bucketmq.apps.logs.names import OPEN
+from bucketmq.apps.mailbox import Mailbox
 from bucketmq.cli.exits import end
 from bucketmq.cli.options import Json, wants_json
 from bucketmq.cli.output import emit, emit_text, flush
@@ -64,40 +63,26 @@ def _text(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
-class Mailbox:
-    """Where alerts are told: a webhook in this process."""
+class Alerts(Mailbox):
+    """Where alerts are sent."""
 
     def __init__(self) -> None:
         self.told: list[tuple[float, dict[str, Any]]] = []
-        told = self.told
+        super().__init__("/alerts")
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                told.append((time.monotonic(), msgspec.json.decode(body)))
-                self.send_response(202)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing: the demo does."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/alerts"
-        threading.Thread(target=self._server.serve_forever, name="mailbox", daemon=True).start()
+    def take(self, body: bytes) -> int:
+        self.told.append((time.monotonic(), msgspec.json.decode(body)))
+        return 202
 
     def of(self, action: str) -> list[dict[str, Any]]:
         return [each for _, each in self.told if each["event_action"] == action]
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 class Show:
     """One run of the demo."""
 
     def __init__(self, folder: Path, *, tell: bool) -> None:
-        self.mailbox = Mailbox()
+        self.mailbox = Alerts()
         self.url = f"file://{folder}/bucket"
         self._tell = tell
         self._chance = random.Random(17)

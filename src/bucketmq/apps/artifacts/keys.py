@@ -113,7 +113,7 @@ def check_trust(trust: Trust) -> Trust:
         if len(raw) != 32:
             raise Invalid(f"the public key of {each.owner!r} is not 32 bytes in base64; copy what keygen printed")
         if int.from_bytes(raw, "little") % 2**255 % _PRIME in _SMALL_ORDER:
-            raise Invalid(f"anybody could sign for {each.owner!r}: that is no key; copy what keygen printed")
+            raise Invalid(f"anybody could sign for {each.owner!r}: that is not a key; copy what keygen printed")
         if not each.owner or not each.owner.isprintable() or len(each.owner) > 100:
             raise Invalid("every key needs an owner: a printable name of up to 100 characters")
         if not each.roles:

@@ -1,7 +1,7 @@
 """Numbers that a text says by itself: in digits of any script, English words, Roman numerals, or in disguise. Pure.
 
-What is no number can be refused here ("that one"); its writer then says it otherwise. Words of other languages are not
-known, but for their digits.
+What is not a number can be refused here ("that one"); its writer then says it otherwise. Words of other languages are
+not known, but for their digits.
 """
 
 from __future__ import annotations

@@ -65,4 +65,4 @@ def test_without_faults_no_event_arrives_twice_and_requests_stay_within_the_budg
     assert not any(totals.faults.values())
     assert totals.arrivals > SEEDS_CALM
     assert totals.repeated == 0
-    assert totals.requests / totals.messages <= REQUESTS_PER_EVENT
+    assert totals.requests / totals.events <= REQUESTS_PER_EVENT

@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from bucketmq.testing.simulation import coverage
 from bucketmq.testing.simulation.faults import Faults
 from bucketmq.testing.simulation.plan import LEVEL, Tilt
-from bucketmq.testing.simulation.run import Report, run_seed
+from bucketmq.testing.simulation.run import run_seed
 
 AnyReport = TypeVar("AnyReport")
+AnySum = TypeVar("AnySum", bound="Sum")
 
 CHUNK = 20
 PROGRESS_SECONDS = 5.0
@@ -40,53 +41,61 @@ class Failure(msgspec.Struct, frozen=True):
         return f"seed {self.seed}: {'; '.join(self.problems)}\n  replay: {self.replay}"
 
 
-class Totals:
-    """The sum of many reports."""
+class Sum:
+    """The sum of many reports. What a simulator counts of its own, its reports have under the same names."""
+
+    counted: ClassVar[tuple[str, ...]]
+    option: ClassVar[str] = ""
+    """Of `bucketmq sim`, to replay a seed."""
 
     def __init__(self) -> None:
-        self.seeds = self.messages = self.requests = 0
-        self.lost = self.unexpected = self.duplicated = self.recovered = self.redeliveries = 0
+        self.seeds = 0
+        self.counts: Counter[str] = Counter()
         self.virtual_seconds = 0.0
         self.drain_seconds_max = 0.0
         self.faults: Counter[str] = Counter()
         self.covered: Counter[str] = Counter()
         self.failures: list[Failure] = []
 
-    def add(self, report: Report) -> None:
+    def __getattr__(self, name: str) -> int:
+        if name not in self.counted:
+            raise AttributeError(name)
+        return self.counts[name]
+
+    def add(self, report: Any) -> None:
         self.seeds += 1
-        for name in ("messages", "requests", "lost", "unexpected", "duplicated", "recovered", "redeliveries"):
-            setattr(self, name, getattr(self, name) + getattr(report, name))
+        self.counts.update({name: getattr(report, name) for name in self.counted})
         self.virtual_seconds += report.virtual_seconds
         self.drain_seconds_max = max(self.drain_seconds_max, report.drain_seconds)
         self.faults.update(report.faults)
         self.covered.update(report.covered)
         if report.problems:
-            self.failures.append(Failure(report.seed, report.problems))
-
-    @property
-    def missing(self) -> list[str]:
-        """What should have been met and was not."""
-        return coverage.missing(self.faults, self.covered)
+            self.failures.append(Failure(report.seed, report.problems, self.option))
 
     def summary(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         return {
             "seeds": self.seeds,
-            "messages": self.messages,
-            "requests": self.requests,
+            **{name: self.counts[name] for name in self.counted},
             "virtual_hours": round(self.virtual_seconds / 3600, 2),
             "drain_seconds_max": round(self.drain_seconds_max, 1),
-            "lost": self.lost,
-            "unexpected": self.unexpected,
-            "duplicated": self.duplicated,
-            "recovered": self.recovered,
-            "redeliveries": self.redeliveries,
             "faults": dict(sorted(self.faults.items())),
             "covered": dict(sorted(self.covered.items())),
             "failures": [
                 {"seed": each.seed, "problems": each.problems, "replay": each.replay} for each in self.failures
             ],
         }
+
+
+class Totals(Sum):
+    """Of queues."""
+
+    counted = ("messages", "requests", "lost", "unexpected", "duplicated", "recovered", "redeliveries")
+
+    @property
+    def missing(self) -> list[str]:
+        """What should have been met and was not."""
+        return coverage.missing(self.faults, self.covered)
 
 
 def swarm(
@@ -101,20 +110,9 @@ def swarm(
     return add_up(Totals(), list(seeds), partial(run_seed, faults=faults, tilt=tilt), jobs, progress)
 
 
-class Adds(Protocol):
-    """Totals of one of the simulators: a queue's or the event bus's."""
-
-    seeds: int
-    faults: Counter[str]
-    failures: list[Failure]
-
-    def add(self, report: Any) -> None: ...
-
-
-Sum = TypeVar("Sum", bound=Adds)
-
-
-def add_up(totals: Sum, seeds: list[int], run: Callable[[int], Any], jobs: int, progress: Callable[[str], None]) -> Sum:
+def add_up(
+    totals: AnySum, seeds: list[int], run: Callable[[int], Any], jobs: int, progress: Callable[[str], None]
+) -> AnySum:
     """Run the seeds, add their reports to the totals and tell how far it is, what fails at once."""
     told = time.monotonic()
     for report in reports(seeds, run, jobs):

@@ -69,8 +69,8 @@ class Report(msgspec.Struct):
 
     seed: int
     problems: list[str]
-    messages: int
-    """Events in the log."""
+    events: int
+    """Those in the log."""
     requests: int
     virtual_seconds: float
     drain_seconds: float
@@ -165,7 +165,7 @@ class Run:
         return Report(
             seed=self.plan.seed,
             problems=auditor.problems,
-            messages=auditor.events,
+            events=auditor.events,
             requests=self.store.requests,
             virtual_seconds=world.now - EPOCH,
             drain_seconds=world.now - self.healed_at,

@@ -42,7 +42,6 @@ OFF: dict[str, dict[str, float]] = {
     "stay at the last shard": {"stays": False},
     "leave after 16 lots": {"stay_lots": 1 << 30},
     "rest after leaving": {"stay_rest_turns": 0.0},
-    "commit before leaving": {"hands_over": False},
     "one claim for several receives": {"at_once": 1},
     "bound them by a second": {"spare_seconds": math.inf},
     "read several segments ahead": {"reads_ahead": False},

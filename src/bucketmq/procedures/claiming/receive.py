@@ -194,9 +194,6 @@ def _try_shards(sub: OpenSubscription, wanted: _Wanted) -> Procedure[list[Lot] |
     if sub.is_paused:
         return Nobody(paused=True), None
     yield from stage(sub.queue)
-    left, sub.contention.left = sub.contention.left, None
-    if left is not None:
-        yield from flush(sub.desk(left))
     full, contended, due, trouble = False, False, None, None
     lots: list[Lot] = []
     for shard in (yield from _order(sub)):
@@ -271,7 +268,6 @@ def _try_shard(
         now = shard.claimed_at = yield from Now()
         if sub.contention.served(desk.shard):
             shard.rest(now, tactics.stay_rest_turns)
-            sub.contention.left = desk.shard if tactics.hands_over and desk.is_shared(now) else None
     return found
 
 

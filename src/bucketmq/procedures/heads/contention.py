@@ -36,8 +36,6 @@ class Tactics(msgspec.Struct, frozen=True):
     stay_lots: int = 16
     stay_rest_turns: float = 4.0
     """After this many lots in a row from one shard a worker goes on to the next, and stays away for so many turns."""
-    hands_over: bool = True
-    """Whether a worker that leaves a shard commits its settlements there first."""
     at_once: int = 8
     """Once a claim had to wait or lost a race, claims serve up to this many receives."""
     spare_seconds: float = 1.0
@@ -66,8 +64,6 @@ class Contention:
         """How long a request about a head takes: a moving average in which slow ones count more."""
         self.shard, self.stayed = -1, 0
         """The shard to try first, and how many lots in a row came from it."""
-        self.left: int | None = None
-        """A shard that was just left, whose settlements should be committed before somebody else claims there."""
         self.at_once = 1
         """How many receives one claim may serve."""
 

@@ -20,17 +20,16 @@ from bucketmq.procedures.sending import dedup
 from bucketmq.procedures.upkeep.stats import QueueStats
 from bucketmq.testing.simulation.auditor import DEAD, Auditor
 from bucketmq.testing.simulation.engine import Process, run_alone
-from bucketmq.testing.simulation.faults import NONE, Faults
+from bucketmq.testing.simulation.faults import Faults
 from bucketmq.testing.simulation.ledger import Ledger
 from bucketmq.testing.simulation.plan import DEDUP_ENTRIES_MAX, LATECOMER, LEVEL, QUEUE, Plan, Tilt, draw
+from bucketmq.testing.simulation.population import Population
 from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.workload import Actor, Line, Scene
 from bucketmq.testing.simulation.world import EPOCH, World
 
 CHAOS_SECONDS = 60.0
 CHAOS_SECONDS_LONG = 420.0
-FATES_MAX = 6
-"""No more crashes and freezes than this in one run: later ones show nothing new and take long."""
 
 
 class Report(msgspec.Struct):
@@ -88,28 +87,26 @@ def near_hints() -> Iterator[None]:
         yield
 
 
-class Run:
+class Run(Population):
     """The processes of one seed and the store they share."""
 
     def __init__(self, plan: Plan, *, traced: bool = False) -> None:
         self.plan = plan
-        self.world = World(f"run {plan.seed}", traced=traced)
-        self.store = SimStore(
-            self.world,
+        world = World(f"run {plan.seed}", traced=traced)
+        store = SimStore(
+            world,
             lists_in_order=plan.lists_in_order,
             answer_stamps=plan.answer_stamps,
             content_versions=plan.content_versions,
             whole_seconds=plan.whole_seconds,
         )
+        super().__init__(world, store, plan.faults)
         self.ledger = Ledger(plan)
         self.auditor = Auditor(plan, self.world, self.ledger)
         self.store.witness = self.auditor
         self.lines = [Line(role) for role in plan.roles]
-        self.scene = Scene(plan, self.world, self.ledger, self.auditor, self.lines, [True], [])
-        self.processes: list[Process] = []
+        self.scene = Scene(plan, self.world, self.ledger, self.auditor, self.lines, self.trouble, [])
         self._line_of: dict[Process, Line] = {}
-        self._fates = 0
-        self._births = 0
         self.drain_seconds = 0.0
 
     def report(self) -> Report:
@@ -124,10 +121,10 @@ class Run:
         for line in self.lines:
             self._play(line)
         world.run(self._chaos_is_over, EPOCH + chaos)
-        self._heal()
+        self.heal()
         drained = self._drain()
         if drained:
-            self._stop()
+            self.stop()
             self._check_stats()
         else:
             auditor.problem(f"not drained in time: {auditor.what_is_left()}")
@@ -175,15 +172,7 @@ class Run:
 
     def _play(self, line: Line) -> None:
         """Begin a process for a role."""
-        self._births += 1
-        skewed = self.world.chance() < self.plan.faults.skew * 2 and self.scene.is_troubled
-        skew = self.world.between(-5.0, 5.0) if skewed else 0.0
-        if skewed:
-            self.world.faults["skew"] += 1
-        process = Process(self.world, self.store, f"{line.role.name}.{self._births}", skew_seconds=skew)
-        process.on_request = self._fate
-        process.on_death = lambda _: self._died(line)
-        self.processes.append(process)
+        process = self.begin(line.role.name, lambda: self._died(line))
         self._line_of[process] = line
         Actor(self.scene, line, process).start()
 
@@ -197,27 +186,15 @@ class Run:
             else:
                 actor.scene_retry(job)
         line.under_way.clear()
-        self.world.after(self.world.between(0.1, 8.0) if self.scene.is_troubled else 0.0, self._play, line)
+        self.world.after(self.successor_seconds(), self._play, line)
 
-    def _fate(self, process: Process) -> str | None:
-        """Whether a process dies or freezes at this request."""
-        faults, world = self.store.faults, self.world
-        if faults is NONE or self._fates >= FATES_MAX:
-            return None
-        if faults.crash and world.chance() < faults.crash:
-            self._fates += 1
-            world.faults["crash"] += 1
-            return "before" if world.chance() < 0.5 else "after"
-        if faults.freeze and world.chance() < faults.freeze:
-            self._fates += 1
-            world.faults["freeze"] += 1
-            lease = float(self.plan.settings["lease_seconds"])
-            asleep = world.between(130.0, 320.0) if self.plan.long else world.between(lease, 3 * lease)
-            process.freeze(asleep)
-            if asleep > TRIM_GUARD_SECONDS:
-                for token in (token for job in self._line_of[process].under_way for token in job.tokens):
-                    self.ledger.sends[token].slept = True
-        return None
+    def frozen_seconds(self, process: Process) -> float:
+        lease = float(self.plan.settings["lease_seconds"])
+        asleep = self.world.between(130.0, 320.0) if self.plan.long else self.world.between(lease, 3 * lease)
+        if asleep > TRIM_GUARD_SECONDS:
+            for token in (token for job in self._line_of[process].under_way for token in job.tokens):
+                self.ledger.sends[token].slept = True
+        return asleep
 
     def _chaos_is_over(self) -> bool:
         return self._is_all_sent() and self._is_drained()
@@ -227,13 +204,6 @@ class Run:
         return not self.ledger.calls_open and not any(
             line.jobs or line.batches or "redrive" in line.chores or "raise" in line.chores for line in self.lines
         )
-
-    def _heal(self) -> None:
-        self.world.note("HEAL", "")
-        self.store.faults = NONE
-        self.scene.trouble[0] = False
-        for process in self.processes:
-            process.thaw()
 
     def _is_drained(self) -> bool:
         return not self.store.creates_in_flight and self.auditor.is_drained() and not self._delayed()
@@ -253,11 +223,9 @@ class Run:
         self.drain_seconds = world.now - began
         return drained
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """End all processes, and let what is in flight land."""
-        for process in self.processes:
-            process.on_death = lambda _: None
-            process.kill()
+        super().stop()
         self.world.run(lambda: False, self.world.now + 0.1)
 
     def _drain_limit(self) -> float:

@@ -33,12 +33,11 @@ from bucketmq.testing.simulation.bus.scenario import DEADLINE_SECONDS, TEMP, spe
 from bucketmq.testing.simulation.bus.spies import spying
 from bucketmq.testing.simulation.bus.workload import Actor, Foreigners, Line, Scene
 from bucketmq.testing.simulation.engine import Process, run_alone
-from bucketmq.testing.simulation.faults import NONE
+from bucketmq.testing.simulation.population import Population
 from bucketmq.testing.simulation.run import quiet
 from bucketmq.testing.simulation.store import LATE_SECONDS, SLOW_SECONDS, TIMEOUT_SECONDS, SimStore
 from bucketmq.testing.simulation.world import EPOCH, World
 
-FATES_MAX = 5
 FREEZE_SECONDS = 4.0, 20.0
 
 COMPRESSED = (
@@ -103,31 +102,31 @@ def compressed() -> Iterator[None]:
         yield
 
 
-class Run:
+class Run(Population):
     """The processes of one seed, the store they share, and the world around."""
+
+    fates_max = 5
 
     def __init__(self, plan: Plan, *, traced: bool = False) -> None:
         self.plan = plan
-        self.world = World(f"bus {plan.seed}", traced=traced)
-        self.store = SimStore(
-            self.world,
+        world = World(f"bus {plan.seed}", traced=traced)
+        store = SimStore(
+            world,
             lists_in_order=plan.lists_in_order,
             answer_stamps=plan.answer_stamps,
             content_versions=plan.content_versions,
             whole_seconds=plan.whole_seconds,
             renames=plan.renames,
         )
+        super().__init__(world, store, plan.faults)
         self.provider = Provider(plan, self.world)
         self.auditor = Auditor(plan, self.world, self.store, self.provider)
         self.store.witness = self.auditor
         self.network = SimNetwork(plan, self.world, self.auditor.posted)
-        self.scene = Scene(plan, self.world, self.store, self.network, self.provider, self.auditor, [True])
+        self.scene = Scene(plan, self.world, self.store, self.network, self.provider, self.auditor, self.trouble)
         self.foreigners = Foreigners(self.scene)
         self.lines = self._lines()
-        self.processes: list[Process] = []
         self.healed_at = 0.0
-        self._fates = 0
-        self._births = 0
 
     def _lines(self) -> list[Line]:
         plan = self.plan
@@ -147,7 +146,7 @@ class Run:
             self._play(line)
         self.foreigners.start()
         world.run(lambda: False, EPOCH + CHAOS_SECONDS)
-        self._heal()
+        self.heal()
         self._finish()
         auditor.check_reported(self._under_way())
         gone = self._gone()
@@ -155,7 +154,7 @@ class Run:
             pass  # it went on where another had died: what changed before that place is seen by the next one
         if not world.run(self._is_quiet, world.now + DRAIN_SECONDS):
             auditor.problem(f"not quiet in time: {self._what_is_left()}")
-        self._stop()
+        self.stop()
         if self.plan.seed % AUDIT_EVERY == 0:
             self._check_audit()
         auditor.close(gone, self._old_notes())
@@ -205,47 +204,27 @@ class Run:
 
     def _play(self, line: Line) -> None:
         """Begin a process for a role."""
-        self._births += 1
-        skewed = self.world.chance() < self.plan.faults.skew * 2 and self.scene.is_troubled
-        skew = self.world.between(-5.0, 5.0) if skewed else 0.0
-        if skewed:
-            self.world.faults["skew"] += 1
-        process = Process(self.world, self.store, f"{line.name}.{self._births}", skew_seconds=skew)
+        process = self.begin(line.name, lambda: self._died(line))
         process.http = self.network
-        process.on_request = self._fate
-        process.on_death = lambda _: self._died(line)
-        self.processes.append(process)
         Actor(self.scene, line, process).start()
 
     def _died(self, line: Line) -> None:
         line.open = 0
-        self.world.after(self.world.between(0.1, 8.0) if self.scene.is_troubled else 0.0, self._play, line)
+        self.world.after(self.successor_seconds(), self._play, line)
 
-    def _fate(self, process: Process) -> str | None:
-        """Whether a process dies or freezes at this request."""
-        faults, world = self.store.faults, self.world
+    def odds(self, process: Process) -> float:
         victims = self.plan.victims
-        if faults is NONE or self._fates >= FATES_MAX or not process.name.startswith(victims):
-            return None
-        odds = VICTIM_ODDS if victims else 1.0
-        if faults.crash and world.chance() < faults.crash * odds:
-            self._fates += 1
-            world.faults["crash"] += 1
-            return "before" if world.chance() < 0.5 else "after"
-        if faults.freeze and world.chance() < faults.freeze * odds:
-            self._fates += 1
-            world.faults["freeze"] += 1
-            process.freeze(world.between(*FREEZE_SECONDS))
-        return None
+        if not process.name.startswith(victims):
+            return 0.0
+        return VICTIM_ODDS if victims else 1.0
 
-    def _heal(self) -> None:
-        self.world.note("HEAL", "")
-        self.store.faults = NONE
-        self.scene.trouble[0] = False
+    def frozen_seconds(self, process: Process) -> float:
+        return self.world.between(*FREEZE_SECONDS)
+
+    def heal(self) -> None:
         self.network.heal()
         self.provider.heal()
-        for process in self.processes:
-            process.thaw()
+        super().heal()
         self.healed_at = self.world.now
 
     def _finish(self) -> None:
@@ -350,8 +329,6 @@ class Run:
         steps = {line.name: len(line.steps) + line.open for line in self.lines if line.steps or line.open}
         return f"heads {busy}, steps {steps}, foreign {len(self.foreigners.steps)}, calls {self.provider.in_flight}"
 
-    def _stop(self) -> None:
-        for process in self.processes:
-            process.on_death = lambda _: None
-            process.kill()
+    def stop(self) -> None:
+        super().stop()
         self.world.run(lambda: False, self.world.now + 0.1)

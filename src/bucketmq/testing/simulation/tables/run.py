@@ -22,7 +22,8 @@ from bucketmq.procedures.tables.opened import Committed
 from bucketmq.tables.changes import Change, Delete, Replace, Upsert
 from bucketmq.tables.head import Mark
 from bucketmq.testing.simulation.engine import Process, run_alone
-from bucketmq.testing.simulation.faults import NONE, Faults
+from bucketmq.testing.simulation.faults import Faults
+from bucketmq.testing.simulation.population import Population
 from bucketmq.testing.simulation.run import quiet
 from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.tables.auditor import Auditor
@@ -31,7 +32,6 @@ from bucketmq.testing.simulation.world import EPOCH, World
 
 CHAOS_SECONDS = 400.0
 DRAIN_SECONDS = 300.0
-FATES_MAX = 6
 FREEZE_SECONDS = 10.0, 190.0
 """From well below the time that files are kept to three times of it."""
 
@@ -91,27 +91,24 @@ class Line:
         self.under_way: list[Planned] = []
 
 
-class Run:
+class Run(Population):
     """The processes of one seed and the store they share."""
 
     def __init__(self, plan: Plan, *, traced: bool = False) -> None:
         self.plan = plan
-        self.world = World(f"tables {plan.seed}", traced=traced)
-        self.store = SimStore(
-            self.world,
+        world = World(f"tables {plan.seed}", traced=traced)
+        store = SimStore(
+            world,
             lists_in_order=plan.lists_in_order,
             answer_stamps=plan.answer_stamps,
             content_versions=plan.content_versions,
             whole_seconds=plan.whole_seconds,
         )
+        super().__init__(world, store, plan.faults)
         self.auditor = Auditor(plan, self.world, self.store)
         self.auditor.keep_seconds = KEEP_SECONDS
         self.store.witness = self.auditor
         self.lines = [Line(role) for role in plan.roles]
-        self.processes: list[Process] = []
-        self.troubled = True
-        self._fates = 0
-        self._births = 0
 
     def report(self) -> Report:
         world, auditor = self.world, self.auditor
@@ -120,12 +117,12 @@ class Run:
             self._play(line)
         world.run(self._is_done, EPOCH + CHAOS_SECONDS)
         healed = world.now
-        self._heal()
+        self.heal()
         if not world.run(self._is_done, healed + DRAIN_SECONDS):
             left = [each.token for line in self.lines for each in (*line.todo, *line.under_way)]
             auditor.problem(f"not all was committed in time: {left}")
         drained = world.now - healed
-        self._stop()
+        self.stop()
         self._tidy()
         return Report(
             seed=self.plan.seed,
@@ -145,14 +142,7 @@ class Run:
         return TableApi(bucket, "t", **self.plan.shape)
 
     def _play(self, line: Line) -> None:
-        self._births += 1
-        skewed = self.troubled and self.world.chance() < self.plan.faults.skew * 2
-        self.world.faults["skew"] += skewed
-        skew = self.world.between(-5.0, 5.0) if skewed else 0.0
-        process = Process(self.world, self.store, f"{line.role.name}.{self._births}", skew_seconds=skew)
-        process.on_request = self._fate
-        process.on_death = lambda _: self._died(line)
-        self.processes.append(process)
+        process = self.begin(line.role.name, lambda: self._died(line))
         table = self._table()
         if line.role.does == "reads":
             process.start(self._reads(process, table), "read")
@@ -165,22 +155,10 @@ class Run:
         self.world.covered["committed again after a death"] += len(again)
         line.todo.extendleft(reversed(again))
         line.under_way.clear()
-        self.world.after(self.world.between(0.1, 8.0) if self.troubled else 0.0, self._play, line)
+        self.world.after(self.successor_seconds(), self._play, line)
 
-    def _fate(self, process: Process) -> str | None:
-        """Whether a process dies or freezes at this request."""
-        faults, world = self.store.faults, self.world
-        if faults is NONE or self._fates >= FATES_MAX:
-            return None
-        if faults.crash and world.chance() < faults.crash:
-            self._fates += 1
-            world.faults["crash"] += 1
-            return "before" if world.chance() < 0.5 else "after"
-        if faults.freeze and world.chance() < faults.freeze:
-            self._fates += 1
-            world.faults["freeze"] += 1
-            process.freeze(world.between(*FREEZE_SECONDS))
-        return None
+    def frozen_seconds(self, process: Process) -> float:
+        return self.world.between(*FREEZE_SECONDS)
 
     # What processes do
 
@@ -189,7 +167,7 @@ class Run:
         while line.todo:
             planned = line.todo.popleft()
             line.under_way.append(planned)
-            yield from Pause(planned.wait_seconds if self.troubled else 0.1)
+            yield from Pause(planned.wait_seconds if self.is_troubled else 0.1)
             while True:
                 try:
                     done = yield from self._commit(table, planned)
@@ -244,17 +222,8 @@ class Run:
     def _is_done(self) -> bool:
         return not any(line.todo or line.under_way for line in self.lines)
 
-    def _heal(self) -> None:
-        self.world.note("HEAL", "")
-        self.store.faults = NONE
-        self.troubled = False
-        for process in self.processes:
-            process.thaw()
-
-    def _stop(self) -> None:
-        for process in self.processes:
-            process.on_death = lambda _: None
-            process.kill()
+    def stop(self) -> None:
+        super().stop()
         self.world.run(lambda: not self.store.writes_in_flight, self.world.now + 60.0)
 
     def _tidy(self) -> None:

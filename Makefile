@@ -89,7 +89,7 @@ clean:  ## remove everything that make created, .venv included
 # Set-up. The stamps make it instant the second time; a change of pyproject.toml or constraints.txt renews it.
 # `make demo` is a newcomer's first command, so it installs no more than it needs.
 
-.venv/.installed-cli .venv/.installed-demo .venv/.installed-dev: .venv/.installed-%: pyproject.toml constraints.txt .venv/pyvenv.cfg
+.venv/.installed-cli .venv/.installed-demo .venv/.installed-dev: .venv/.installed-%: pyproject.toml constraints.txt .venv/.made
 	@echo 'Installing bucketmq[$*] into .venv; the first time can take a minute or two ...'
 	@$(PIP) setuptools uv
 	@$(UV) --no-build-isolation --editable '.[$*]' 2>/dev/null || $(PIP) --no-build-isolation --editable '.[$*]'
@@ -100,7 +100,7 @@ clean:  ## remove everything that make created, .venv included
 	@touch .venv/.installed-cli $@
 
 # Azure's own emulator comes from npm. Without it the contract of Azure runs on a stand-in alone, and fails where CI=true.
-azurite: .venv/pyvenv.cfg
+azurite: .venv/.made
 	@test -x .venv/azurite/node_modules/.bin/azurite-blob || { \
 		command -v npm >/dev/null && \
 		echo 'Installing Azurite for the tests of Azure ...' && \
@@ -118,13 +118,14 @@ browser:
 		else false; fi; } || \
 		echo 'note: no chromium, so the review desk is not tested in a browser; apt-get install chromium chromium-driver'
 
-.venv/pyvenv.cfg:
+# Python writes pyvenv.cfg before there is a pip: only the stamp says that all of it is there.
+.venv/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo 'error: BucketMQ needs Python 3.11 or newer, and "$(PYTHON)" is' \
 			"$$($(PYTHON) --version 2>/dev/null || echo 'not there')." >&2; \
 		echo 'Install one, or name one you have: make PYTHON=/path/to/python3.12 ...' >&2; \
 		exit 1; }
-	@$(PYTHON) -m venv .venv || { \
+	@$(PYTHON) -m venv --clear .venv && touch $@ || { \
 		rm -rf .venv; \
 		echo 'error: "$(PYTHON) -m venv" failed, so there is no virtual environment to install into.' >&2; \
 		echo 'On Debian and Ubuntu the venv module is a package of its own: apt-get install python3-venv' >&2; \

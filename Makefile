@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+# Tests wait for servers, browsers and Spark for a good part of their time: three processes keep two cores busy.
+WORKERS ?= 3
 ARGS ?=
 
 BIN := .venv/bin
@@ -25,7 +27,8 @@ help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  PYTHON=python3.12   the interpreter for .venv (default: python3; must be 3.11 or newer)'
-	@echo '  JOBS=2              processes for test and sim-deep'
+	@echo '  WORKERS=3           processes for test'
+	@echo '  JOBS=2              processes for sim-deep'
 	@echo '  ARGS="..."          more arguments for demo, test, bench, soak and sim-deep: make test ARGS="-k lease -x"'
 
 install: .venv/.installed-dev  ## create .venv with everything that development needs
@@ -38,7 +41,7 @@ demo-queue: .venv/.installed-cli  ## see the queue alone at work: producers and 
 
 test:  ## run the tests: all but the long ones
 	@$(MAKE) --no-print-directory --jobs 3 .venv/.installed-dev azurite browser
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 2 -m 'not long' $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 2 -m 'not long' $(ARGS)
 
 test-long: .venv/.installed-dev  ## run the long ones: clusters, drivers killed, the demos and benches, everything killed under load
 	$(BIN)/python -m pytest -m long $(ARGS)

@@ -4,11 +4,13 @@
 - Writes to folders are not forced to the disk, of which a test can see nothing and which takes longer than the rest of
   many of them. The tests of stores do force theirs.
 - Whatever needs the Spark session runs in one process of `make test`.
+- The garbage collector leaves alone what collecting the tests has left: ten thousand tests are many objects to visit.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
@@ -56,6 +58,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 ID_CHARS_MAX = 60

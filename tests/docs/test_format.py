@@ -31,7 +31,7 @@ from bucketmq.log import documents, segment
 from bucketmq.log.figures import Stretch
 from bucketmq.log.layout import BOOKKEEPING, QueueKeys
 from bucketmq.log.reports import Report
-from bucketmq.pipeline.lineage import Lineage
+from bucketmq.pipeline.lineage import Home, Lineage
 from bucketmq.pipeline.registers import State
 from bucketmq.procedures.bulk.orphans import Orphans
 from bucketmq.procedures.bulk.publish import Publication
@@ -90,6 +90,7 @@ KINDS: dict[str, Any] = {
     "seen": SeenId,
     "state": State,
     "lineage": Lineage,
+    "home": Home,
     "losses": Losses,
     "table": TableHead,
     "footer": Footer,

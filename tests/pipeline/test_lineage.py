@@ -16,7 +16,7 @@ import bucketmq
 from bucketmq.events.event import time_text
 from bucketmq.log import documents
 from bucketmq.pipeline import FromEvents, Pipeline, ToObjects, ToQueue, stage
-from bucketmq.pipeline.lineage import Lineage, follow, is_current
+from bucketmq.pipeline.lineage import GONE_SECONDS, Lineage, Tidied, follow, is_current, tidy_lineage
 from bucketmq.pipeline.states import STATE, State
 from bucketmq.pipeline.states import as_column as states_column
 from bucketmq.pipeline.things import Thing
@@ -135,6 +135,58 @@ def test_the_source_is_asked_which_state_it_is_in(world: World) -> None:
     bucket.delete("in/a")
     assert is_now(State("in/a", None, at(1), gone=True))
     assert not is_now(State("in/a", version, at(1)))
+
+
+def test_the_register_of_a_source_that_is_long_gone_goes_and_a_late_run_brings_nothing_back(world: World) -> None:
+    bucket = world.connect()
+    opened = bucket.run(bucket.api.open())
+    now = opened_at = world.time.now() - START
+    run(bucket, state(1, seconds=now), "a=1")
+    bucket.run(follow(opened, "other", state(1, seconds=now), [], lambda _: True))
+    run(bucket, state(2, gone=True, seconds=now + 10))
+    assert bucket.run(tidy_lineage(opened)) == Tidied(2, 0)
+    world.advance(GONE_SECONDS + 60)
+    assert bucket.run(tidy_lineage(opened, "other")) == Tidied(1, 0)  # its source is there
+    assert bucket.run(tidy_lineage(opened, dry_run=True)) == Tidied(2, 1)
+    assert bucket.run(tidy_lineage(opened)) == Tidied(2, 1)
+    with pytest.raises(bucketmq.Invalid, match="late runs"):
+        bucket.run(tidy_lineage(opened, older_seconds=60))
+    assert run(bucket, state(1, seconds=opened_at), "a=1", current=False) == ["late"]
+    assert out(world) == {}
+    assert run(bucket, state(3, seconds=opened_at + GONE_SECONDS + 50), "a=3", current=False) == ["written"]
+    assert run(bucket, state(4, seconds=opened_at - 8 * 86400), "a=4", current=False) == ["late"]
+    assert out(world) == {"a": "3"}
+
+
+def test_an_old_state_without_a_register_removes_nothing(world: World) -> None:
+    bucket = world.connect()
+    run(bucket, state(2), "a=2")
+    (key,) = [key for key in world.everything() if key.startswith("inventory/lineage/")]
+    world.store.delete(f"{world.prefix}/{key}")
+    assert run(bucket, state(1), "a=1", "b=1", current=False) == ["late", "late"]
+    assert out(world) == {"a": "2"}
+
+
+def test_pipelines_of_the_same_name_in_two_buckets_do_not_meet_in_a_third(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    homes = [bucketmq.connect(str(tmp_path / name)) for name in ("one", "two")]
+    for number, home in enumerate(homes):
+        target = ToObjects(template=f"out/{number}/{{+key}}/{{line}}", body="text", follows="key", bucket=str(results))
+        chunks = Pipeline(name="chunks", source=FROM_DOCS, stages=(stages.split_lines,), target=target)
+        home.watch(FROM_DOCS.filter, name="chunks", start="beginning")(chunks.watcher(home))
+        home.put("docs/a", f"of {number}")
+        home.run_watchers(stop_when_empty=True, signals=False)
+    assert found_in(results) == {"0/docs/a/0": "of 0", "1/docs/a/0": "of 1"}
+    homes[1].delete("docs/a")
+    homes[1].run_watchers(stop_when_empty=True, signals=False)
+    assert found_in(results) == {"0/docs/a/0": "of 0"}
+    homes[0].put("docs/a", "of 0, again")
+    homes[0].run_watchers(stop_when_empty=True, signals=False)
+    assert found_in(results) == {"0/docs/a/0": "of 0, again"}
+    names = [(tmp_path / name / "inventory/home.json").read_bytes() for name in ("one", "two")]
+    assert names[0] != names[1]
+    for home in homes:
+        home.close()
 
 
 def test_objects_of_others_are_left_alone(world: World) -> None:

@@ -314,6 +314,7 @@ PIPELINE.add(
     context_settings=pipeline.PASS_ON,
 )
 PIPELINE.add("Verbs", pipeline.package, "bucketmq pipeline package bucketmq.zip")
+PIPELINE.add("Verbs", pipeline.tidy, "bucketmq pipeline tidy --dry-run", "bucketmq pipeline tidy classify --json")
 SPARK = _group("spark", "Work", "What queues know of Spark queries: readers, transactions, leftovers.")
 
 SPARK.add(

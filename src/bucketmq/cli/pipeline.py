@@ -1,4 +1,4 @@
-"""The verbs of pipelines: list, show, run and package them. What a pipeline does belongs to `bucketmq.spark`.
+"""The verbs of pipelines: list, show, run, package, tidy up. What a pipeline does belongs to `bucketmq.spark`.
 
 How a name leads to one, and which options it has of its own, is `bucketmq.cli.pipeline_names`.
 """
@@ -26,7 +26,7 @@ from bucketmq.apps.settings import bucket_of
 from bucketmq.bucket.urls import without_secrets
 from bucketmq.cli.exits import Code
 from bucketmq.cli.figures import MetricsHostOption, MetricsPortOption, OtlpOption, ReportOption, served
-from bucketmq.cli.options import Json, Url, a_url, state_of, the_url, wants_json
+from bucketmq.cli.options import Json, Url, a_url, open_bucket, state_of, the_url, wants_json
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
 from bucketmq.cli.pipeline_metrics import PipelineFigures
 from bucketmq.cli.pipeline_names import app_of, is_chore, known, load, made, option_words, options_of
@@ -37,6 +37,7 @@ from bucketmq.errors import Invalid
 from bucketmq.metrics.report import Reporter
 from bucketmq.pipeline import Pipeline, Stage
 from bucketmq.pipeline.ends import FromTable
+from bucketmq.pipeline.lineage import tidy_lineage
 from bucketmq.procedures.queues import EVENTS
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.options import STORE_OPTIONS, place_of, whole
@@ -191,6 +192,29 @@ def package(
         emit(packed)
     else:
         say(f"{packed.path}: {plural(packed.files, 'file')}, {packed.size_bytes / 1e6:.1f} MB")
+
+
+def tidy(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Of this pipeline alone.")] = "",
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many would go.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Remove what is kept of source objects that were deleted more than two weeks ago.
+
+    Pipelines whose results follow their source keep a register for each, and of a deleted one as a mark against late
+    runs. Costs a LIST per 1,000 registers and a GET for each that is two weeks old.
+    """
+    with open_bucket(context, url) as bucket:
+        opened = bucket.run(bucket.api.open())
+        done = bucket.run(tidy_lineage(opened, name, dry_run=dry_run))
+    if wants_json(context, as_json):
+        emit(done)
+    else:
+        would = "would be " if dry_run else ""
+        say(f"{plural(done.removed, 'register')} of deleted objects {would}removed, of {done.looked_at}")
 
 
 @contextlib.contextmanager

@@ -74,8 +74,16 @@ class EventKeys(msgspec.Struct, frozen=True):
 
     def lineage(self, pipeline: str, source: str) -> str:
         """What a pipeline has made of one source object."""
-        name = hashlib.sha256(source.encode()).hexdigest()[:40]
-        return join(self.prefix, "inventory", "lineage", pipeline, f"{name}.json")
+        return f"{self.lineages(pipeline)}{hashlib.sha256(source.encode()).hexdigest()[:40]}.json"
+
+    def lineages(self, pipeline: str = "") -> str:
+        """Where those of a pipeline lie, or of all."""
+        return join(self.prefix, "inventory", "lineage", *([pipeline] if pipeline else [])) + "/"
+
+    @property
+    def home(self) -> str:
+        """What the bucket is called in registers of others."""
+        return join(self.prefix, "inventory", "home.json")
 
     def seen(self, handler: str) -> str:
         """The `webhook-id`s that a mounted handler has dealt with."""

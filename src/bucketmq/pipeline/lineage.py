@@ -12,6 +12,12 @@ in its metadata. The steps are those of decision 0031:
 
 So the new is written before the old goes, and whatever is there is listed. A run that died anywhere is run again, and
 finds in the register what it has to do. Nothing is ever listed in the bucket.
+
+In a bucket that is not the pipeline's own, the source's key is told with the name of the bucket it is in (`home_of`):
+pipelines of the same name may write there from several.
+
+The register of a source that is gone keeps late runs from bringing results back. `tidy_lineage` removes it when it is
+old: a run for a state of that age that finds no register asks the source instead.
 """
 
 from __future__ import annotations
@@ -22,7 +28,7 @@ from typing import Literal
 import msgspec
 
 from bucketmq.bucket.port import Found, Missing, Written
-from bucketmq.errors import Contended
+from bucketmq.errors import BucketMQError, Contended, Invalid, Unavailable
 from bucketmq.events.event import plain_version, seconds_of
 from bucketmq.events.order import CLOCKS_SECONDS
 from bucketmq.log import documents
@@ -31,18 +37,34 @@ from bucketmq.pipeline.ends import ToObjects
 from bucketmq.pipeline.objects import Did, Wanted, write_objects
 from bucketmq.pipeline.states import State
 from bucketmq.pipeline.things import SOURCE_KEY, SOURCE_ORDER, Origin, Thing, source_mark
+from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
-from bucketmq.procedures.objects.remove import remove
+from bucketmq.procedures.objects.remove import remove, remove_state
 from bucketmq.procedures.opened import OpenBucket
-from bucketmq.procedures.requests import Call, Create, Now, Procedure, Replace
-from bucketmq.procedures.verbs import Patience, get_document, look
+from bucketmq.procedures.requests import Call, Create, NewId, Now, Procedure, Replace
+from bucketmq.procedures.verbs import Patience, create_named, get_document, list_page, look
+from bucketmq.values import Value
 
 Became = Did | Literal["late", "removed"]
 """What became of a thing, or of one that was made before."""
 
 IsCurrent = Callable[[State], bool]
 """Whether a state is the one that the source object is in now: asked where times cannot tell which came later."""
+
+
+ASKED_SECONDS = 7 * 86400.0
+"""A run for a state that is older than this and finds no register asks whether the source is in that state."""
+
+GONE_SECONDS = 2 * ASKED_SECONDS
+"""So long at least the register of a source that is gone stays. Twice the other, for clocks that are wrong by days."""
+
+
+class Home(msgspec.Struct, frozen=True):
+    """`inventory/home.json`: what a bucket is called in the registers of other buckets."""
+
+    name: str
+    format: int = 1
 
 
 class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,19 +97,22 @@ def follow(
     is_current: IsCurrent,
     *,
     cause: Cause = NO_CAUSE,
+    home: str = "",
 ) -> Procedure[list[Became]]:
     """Write all that was made of a state of a source object, and remove what was made of it before and is not any more.
 
+    `home` is the name of the bucket that the source is in, if it is another.
     Beside what the objects cost: a GET, a PUT and a GET the first time; two GETs when nothing changes; a GET, two PUTs
     and a GET when something goes, and for that a HEAD and a delete.
     """
-    key = EventKeys(bucket.prefix).lineage(pipeline, state.key)
+    source = f"{home}:{state.key}" if home else state.key
+    key = EventKeys(bucket.prefix).lineage(pipeline, source)
     ours = tuple(dict.fromkeys(thing.key for _, thing in things))
-    entered = yield from _announce(key, state, ours, is_current)
+    entered = yield from _announce(key, source, state, ours, is_current)
     if not entered.is_of(state):
         yield from _clear(bucket, entered, set(ours) - set(entered.made), cause)
         return ["late"] * len(things)
-    origin = Origin(state.key, state.version or state.at, entered.order)
+    origin = Origin(source, state.version or state.at, entered.order)
     wanted = [Wanted(target, thing, cause, origin) for target, thing in things]
     became: list[Became] = [*(yield from write_objects(bucket, wanted))]
     patience = Patience(f"updating {key}")
@@ -111,14 +136,16 @@ def follow(
         yield from patience.again(reply)
 
 
-def _announce(key: str, state: State, ours: tuple[str, ...], is_current: IsCurrent) -> Procedure[Lineage]:
+def _announce(key: str, source: str, state: State, ours: tuple[str, ...], is_current: IsCurrent) -> Procedure[Lineage]:
     """The register with this state and all that may be there; or as it is, if it knows a newer one."""
     patience = Patience(f"announcing in {key}")
     while True:
         found = yield from get_document(Lineage, key)
         if found is None:
+            if not (yield from _may_begin(state, is_current)):
+                return Lineage(source, state.at, order=0, gone=True)  # nothing came of a state before: all stays
             order = yield from _order(0)
-            after = Lineage(state.key, state.at, order, ours, state.version, state.gone)
+            after = Lineage(source, state.at, order, ours, state.version, state.gone)
             reply = yield from Create(key, documents.encode(after))
         else:
             before, stored = found
@@ -130,11 +157,19 @@ def _announce(key: str, state: State, ours: tuple[str, ...], is_current: IsCurre
             at = max(before.at, state.at)
             if same and (made, at) == (before.made, before.at):
                 return before
-            after = Lineage(state.key, at, order, made, state.version, state.gone, before.revision + 1)
+            after = Lineage(source, at, order, made, state.version, state.gone, before.revision + 1)
             reply = yield from Replace(key, documents.encode(after), stored.version)
         if isinstance(reply, Written):
             return after
         yield from patience.again(reply)
+
+
+def _may_begin(state: State, is_current: IsCurrent) -> Procedure[bool]:
+    """Whether a state without a register is news. An old one may be of a source whose register was removed since."""
+    if state.gone or (yield from Now()) - seconds_of(state.at) <= ASKED_SECONDS:
+        return True
+    current: bool = yield from Call(is_current, state)
+    return current
 
 
 def _order(before: int) -> Procedure[int]:
@@ -179,6 +214,56 @@ def _came_of(found: Found, register: Lineage, *, own: bool) -> bool:
     if there.get(SOURCE_KEY) != source_mark(register.source) or not order.isdecimal():
         return False
     return int(order) < register.order or (own and int(order) == register.order)
+
+
+def home_of(bucket: OpenBucket) -> Procedure[str]:
+    """What this bucket is called in the registers of others: made once, and never changed. One GET."""
+    key = EventKeys(bucket.prefix).home
+    found = yield from get_document(Home, key)
+    if found is None:
+        yield from create_named(key, documents.encode(Home((yield from NewId()))))
+        found = yield from get_document(Home, key)
+        if found is None:
+            raise Unavailable(f"{key} was deleted while it was made; try again")
+    return found[0].name
+
+
+class Tidied(Value, msgspec.Struct, frozen=True):
+    """What became of registers of sources that are gone."""
+
+    looked_at: int
+    removed: int
+
+
+def tidy_lineage(
+    bucket: OpenBucket, pipeline: str = "", *, older_seconds: float = GONE_SECONDS, dry_run: bool = False
+) -> Procedure[Tidied]:
+    """Remove the registers of source objects that are gone for long, of one pipeline or of all.
+
+    A LIST per 1,000 registers, a GET for each that is old enough, and a DELETE under a condition for each that goes.
+    """
+    if older_seconds < GONE_SECONDS:
+        raise Invalid(f"a register keeps late runs from bringing results back; it stays {GONE_SECONDS:.0f} s at least")
+    by = (yield from Now()) - older_seconds
+    looked_at, removed, after = 0, 0, ""
+    while True:
+        page = yield from list_page(EventKeys(bucket.prefix).lineages(pipeline), after=after)
+        old = [entry.key for entry in page.entries if entry.stored_at < by]
+        looked_at += len(page.entries)
+        for ended in (yield from abreast([_tidy(key, dry_run=dry_run) for key in old])):
+            if isinstance(ended, BucketMQError):
+                raise ended
+            removed += ended
+        if not page.more:
+            return Tidied(looked_at, removed)
+        after = page.entries[-1].key
+
+
+def _tidy(key: str, *, dry_run: bool) -> Procedure[bool]:
+    found = yield from get_document(Lineage, key)
+    if found is None or not found[0].gone or found[0].made:
+        return False
+    return dry_run or (yield from remove_state(key, found[1].version)) == "removed"
 
 
 def is_current(bucket: OpenBucket, state: State) -> Procedure[bool]:

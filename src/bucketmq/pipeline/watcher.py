@@ -7,6 +7,7 @@ tried again.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import with_own_body
 from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ToQueue, ddl_of, is_following
 from bucketmq.pipeline.intake import Bucket, intake_of
-from bucketmq.pipeline.lineage import is_current
+from bucketmq.pipeline.lineage import home_of, is_current
 from bucketmq.pipeline.objects import check_keys
 from bucketmq.pipeline.registers import Memory, Registers, TimeoutFailed
 from bucketmq.pipeline.resources import of_process
@@ -198,13 +199,18 @@ class Buckets:
     def _carry_out(self, writing: Writing) -> None:
         with elsewhere(writing.bucket):
             there = self.of(writing.bucket)
-            there.run(carried_out(there.open, self._pipeline, writing, self._is_current))
+            home = "" if writing.bucket is None or writing.state is None else self._name
+            there.run(carried_out(there.open, self._pipeline, writing, self._is_current, home=home))
 
     def _send(self, target: ToQueue, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
             with elsewhere(target.bucket):
                 there = self.of(target.bucket)
                 there.run(_send(there, target, batch))
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return str(self._home.run(home_of(self._home.open)))
 
     def _is_current(self, state: State) -> bool:
         return bool(self._home.run(is_current(self._home.open, state)))

@@ -112,11 +112,14 @@ def _things(batch: pa.RecordBatch, place: int) -> list[list[Thing] | None]:
     return things_of_column(batch.column(column_of(place)))
 
 
-def carried_out(bucket: OpenBucket, pipeline: str, writing: Writing, is_current: IsCurrent) -> Procedure[list[Became]]:
-    """Write them; what became of each."""
-    if writing.state is not None:
-        return (yield from follow(bucket, pipeline, writing.state, writing.things, is_current, cause=writing.cause))
-    return (yield from written_together(bucket, [writing]))
+def carried_out(
+    bucket: OpenBucket, pipeline: str, writing: Writing, is_current: IsCurrent, *, home: str = ""
+) -> Procedure[list[Became]]:
+    """Write them; what became of each. `home` is what the pipeline's bucket is called, if they go to another one."""
+    if writing.state is None:
+        return (yield from written_together(bucket, [writing]))
+    state, things, cause = writing.state, writing.things, writing.cause
+    return (yield from follow(bucket, pipeline, state, things, is_current, cause=cause, home=home))
 
 
 def written_together(bucket: OpenBucket, writings: Sequence[Writing]) -> Procedure[list[Became]]:

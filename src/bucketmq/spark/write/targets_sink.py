@@ -9,6 +9,7 @@ holds when something dies in between.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +26,7 @@ from bucketmq.errors import Invalid
 from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.ends import ToQueue
 from bucketmq.pipeline.letters import Columns
-from bucketmq.pipeline.lineage import is_current
+from bucketmq.pipeline.lineage import home_of, is_current
 from bucketmq.pipeline.shape import CAUSE
 from bucketmq.pipeline.states import State
 from bucketmq.pipeline.writing import Writing, carried_out, elsewhere, messages_of, writings_of, written_together
@@ -156,7 +157,12 @@ class _TargetsWriter(Writer):
             bucket = there.queue.bucket
             if first.state is None:
                 return there.run(written_together(bucket, writings))
-            return there.run(carried_out(bucket, self._pipeline, first, self._is_current))
+            home = "" if first.bucket is None else self._name
+            return there.run(carried_out(bucket, self._pipeline, first, self._is_current, home=home))
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return self._opened.run(home_of(self._opened.queue.bucket))
 
     def _is_current(self, state: State) -> bool:
         return self._opened.run(is_current(self._opened.queue.bucket, state))

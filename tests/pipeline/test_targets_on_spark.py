@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import msgspec
 import pyarrow as pa
 import word_stages as stages
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -127,6 +128,8 @@ def test_a_target_that_is_away_fails_the_batch_by_its_name_and_loses_nothing(
 
 def test_objects_are_followed_on_spark_as_without_it(inbox: Inbox, tmp_path: Path) -> None:
     plain = Inbox(tmp_path / "plain")
+    away = ToObjects(template="out/{+key}/{line}", body="text", follows="key", bucket=str(tmp_path / "away"))
+    chunks = msgspec.structs.replace(CHUNKS, targets=(*CHUNKS.targets, away))
     steps: tuple[Callable[[Any], Any], ...] = (
         lambda bucket: bucket.put("docs/a", "one\ntwo long\nthree"),
         lambda bucket: bucket.put("docs/a", "uno\ndue"),
@@ -140,9 +143,11 @@ def test_objects_are_followed_on_spark_as_without_it(inbox: Inbox, tmp_path: Pat
     for step in steps:
         step(inbox.bucket)
         step(plain.bucket)
-        run(inbox, CHUNKS)
+        run(inbox, chunks)
         pipelined(plain.bucket)
         assert found_in(Path(inbox.url)) == found_in(Path(plain.url))
+        here = {key: text for key, text in found_in(Path(inbox.url)).items() if not key.startswith("long/")}
+        assert found_in(tmp_path / "away") == here
         seen.append(sorted(found_in(Path(inbox.url))))
     assert seen == [
         ["docs/a/0", "docs/a/1", "docs/a/2", "docs/b/0", "long/docs/a"],
@@ -151,6 +156,7 @@ def test_objects_are_followed_on_spark_as_without_it(inbox: Inbox, tmp_path: Pat
         ["docs/c/0"],
         [],
     ]
+    assert (Path(inbox.url) / "inventory/home.json").exists()
     assert isinstance(CHUNKS.source, FromEvents)
     assert inbox.bucket.queue("events").dead_letters.peek() == []
     plain.bucket.close()

@@ -324,6 +324,24 @@ def test_a_bucket_that_is_away_loses_nothing_and_says_which_it_is(home: Home, tm
     other.close()
 
 
+def test_a_message_out_of_attempts_while_a_bucket_is_away_names_it_and_is_redriven(home: Home, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    away.write_text("not a folder")
+    once = home.bucket.queue("once", attempts_max=1)
+    once.send(post("a"))
+    pipeline = Pipeline(
+        name="p", source=FromQueue("once", POST), target=ToObjects(template="out/{id}", bucket=str(away))
+    )
+    reader = once.subscription("p", start="earliest")
+    reader.run(pipeline.watcher(home.bucket), stop_when_empty=True, signals=False)
+    (letter,) = once.dead_letters.peek()
+    assert f"bucket {away} of a target" in letter.reason
+    away.unlink()
+    once.dead_letters.redrive()
+    reader.run(pipeline.watcher(home.bucket), stop_when_empty=True, signals=False)
+    assert (away / "out" / "a").exists()
+
+
 @pytest.mark.parametrize("writes", range(12))
 def test_a_handler_that_dies_between_any_two_writes_and_runs_again_completes_every_target(
     home: Home, writes: int

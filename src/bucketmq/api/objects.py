@@ -100,8 +100,8 @@ class ObjectsApi(Opening):
         Each is moved as `move` does it, and may be repeated after a crash at any point. What became of each, in the
         same order: `Stored` at its target, or `Failed` with the reason.
 
-        One GET, one PUT and one DELETE each; where the store renames, two looks and a rename. For each 100 objects two
-        PUTs and a DELETE.
+        One HEAD (a GET where the store does not copy), one PUT and one DELETE each; where it renames, two looks and a
+        rename. For each 100 objects two PUTs and a DELETE.
         """
         wanted = [Move(key, target) for key, target in moves.items()] if isinstance(moves, Mapping) else moves
         return (yield from move_many((yield from self.open()), [_is(Move, each) for each in several(wanted, "moves")]))
@@ -119,8 +119,8 @@ class ObjectsApi(Opening):
         """Copy an object to another key and report it; with its content type and metadata. Never destroys another
         object at the target unless `replace`.
 
-        Inside the store where it can (a folder), of any size; elsewhere the object is read and written. One HEAD (or
-        GET), three PUTs and one DELETE.
+        Inside the store where it can, of any size; elsewhere the object is read and written. One HEAD (or GET), three
+        PUTs and one DELETE.
         """
         bucket = yield from self.open()
         return (yield from copy(bucket, key, target, if_version=if_version, replace=replace))

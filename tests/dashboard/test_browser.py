@@ -124,7 +124,8 @@ def test_a_busy_bucket(browser: Browser, store: MemoryStore, bucket: Bucket) -> 
     with visited(browser, store) as agent:
         browser.enter(agent, ANN, "overview")
         browser.until(lambda: "12 dead letters in queue mail-out" in browser.text(".troubles"))
-        assert "rule partner-hook failed 12 times in a row" in browser.text(".troubles")
+        assert "Rule partner-hook failed 12 times in a row" in browser.text(".troubles")
+        assert "The oldest: ConnectionError: smtp.example.com refused" in browser.text(".troubles"), "why they died"
         assert browser.text("[data-sum=dead]") == "13"
         browser.shoot("busy-overview")
         browser.go("queues")
@@ -132,6 +133,7 @@ def test_a_busy_bucket(browser: Browser, store: MemoryStore, bucket: Bucket) -> 
         browser.shoot("busy-queues")
         browser.click("tr[data-queue=jobs] a")
         browser.until(lambda: browser.shown("[data-look=main]"))
+        assert "1 send with a delay that is not over" in browser.text("#later")
         browser.click("[data-look=main]")
         browser.until(lambda: len(browser.all("[data-message]")) == 20)
         browser.click("[data-message] summary")
@@ -140,11 +142,12 @@ def test_a_busy_bucket(browser: Browser, store: MemoryStore, bucket: Bucket) -> 
         browser.click("#more-messages")
         browser.until(lambda: len(browser.all("[data-message]")) == 30)
         browser.go("rules")
-        browser.until(lambda: "breaker open" in browser.text("[data-rule=partner-hook]"))
+        browser.until(lambda: "breaker open: 12 failures" in browser.text("[data-rule=partner-hook]"))
         assert "SECRET-PATH" not in browser.text("#view")
         assert "the report service is being moved" in browser.text("[data-rule=reports]")
         browser.click("[data-attempts=partner-hook]")
-        browser.until(lambda: "status 503" in browser.text("[data-rule=partner-hook] table"))
+        browser.until(lambda: "HTTP 503" in browser.text("[data-rule=partner-hook] table"))
+        assert "status 503" not in browser.text("[data-rule=partner-hook] table"), "said once"
         browser.shoot("busy-rules")
         browser.go("pipelines")
         browser.until(lambda: "20/s" in browser.text("[data-pipeline=thumbnails]"))
@@ -158,7 +161,7 @@ def test_a_busy_bucket(browser: Browser, store: MemoryStore, bucket: Bucket) -> 
         browser.go("overview")
         browser.click(".cost summary")
         browser.until(lambda: "5,220" in browser.text(".cost table"))
-        browser.until(lambda: "pipeline classify failed" in browser.text(".troubles"))
+        browser.until(lambda: "Pipeline classify failed" in browser.text(".troubles"))
         browser.driver.execute_script("document.querySelector('.cost').scrollIntoView()")
         browser.shoot("busy-cost")
         browser.go("dead")
@@ -174,6 +177,10 @@ def test_sending_and_purging(browser: Browser, store: MemoryStore, bucket: Bucke
         browser.click("tr[data-queue=jobs] a")
         browser.click("#send")
         browser.until(lambda: browser.shown("#send-body"))
+        browser.find("#send-body").clear()
+        browser.find("#send-body").send_keys('{"from": ')
+        browser.until(lambda: "Not JSON" in browser.text("#send-wrong"))
+        assert browser.find("dialog button[value=yes]").get_attribute("disabled"), "it would be refused"
         browser.find("#send-body").clear()
         browser.find("#send-body").send_keys('{"from": "the page"}')
         browser.find("#send-key").send_keys("user-7")
@@ -267,7 +274,8 @@ def test_a_damaged_bucket_is_shown_and_hides_nothing_else(browser: Browser, stor
     store.replace("queues/jobs/queue.json", b"{not json", found.version)  # type: ignore[union-attr]
     with visited(browser, store) as agent:
         browser.enter(agent, ANN, "overview")
-        browser.until(lambda: "queue jobs cannot be read" in browser.text(".troubles"))
+        browser.until(lambda: "Queue jobs cannot be read" in browser.text("a.trouble:first-of-type"))
+        assert "1 queue cannot be read and is not in these sums" in browser.text(".page-head")
         assert "12 dead letters in queue mail-out" in browser.text(".troubles")
         browser.shoot("damaged-overview")
         browser.click("a.trouble[href='#queues/jobs']")
@@ -293,7 +301,7 @@ def test_damage_shows_on_the_tab_it_belongs_to_and_hides_nothing_else(
         store.replace(key, b"{not json", store.get(key).version)  # type: ignore[union-attr]
     with visited(browser, store) as agent:
         browser.enter(agent, ANN, "overview")
-        browser.until(lambda: "rule thumbnails cannot be read" in browser.text(".troubles"))
+        browser.until(lambda: "Rule thumbnails cannot be read" in browser.text(".troubles"))
         browser.until(lambda: browser.all(".chart"))
         browser.go("rules")
         browser.until(lambda: "restore rules/thumbnails.json" in browser.text("[data-unreadable=thumbnails]"))
@@ -364,6 +372,11 @@ def test_it_fits_small_and_dark_screens(
             assert browser.fits(), part
             assert all(browser.whole(f"#tab-{each}") for each in marks), "no tab is cut off"
             browser.shoot(f"{name}-{part}")
+        browser.go("rules")
+        browser.click("[data-replay=thumbnails]")
+        browser.until(lambda: browser.shown("#replay-which"))
+        assert browser.whole("#replay-which") and not browser.shown("#replay-prefix")
+        browser.keys("\ue00c")
         browser.go("queues")
         browser.click("tr[data-queue=jobs] a")
         browser.until(lambda: browser.shown("[data-look=main]"))
@@ -390,6 +403,21 @@ def test_the_keyboard_reaches_every_tab_and_the_search(browser: Browser, store: 
         browser.until(lambda: not browser.all("#help"))
         browser.find("#tab-dead").send_keys("\ue012")
         browser.until(lambda: browser.find("#tab-pipelines").get_attribute("aria-selected") == "true")
+        browser.go("queues")
+        browser.until(lambda: browser.shown("tr[data-queue=jobs]"))
+        browser.keys("\ue004", "\ue004", "\ue004", "\ue004")  # help, log out, search, jobs
+        at = "return document.activeElement.getAttribute('href')"
+        browser.until(lambda: browser.driver.execute_script(at) == "#queues/jobs")
+        browser.driver.execute_script("window.before = document.activeElement")
+        bucket.queue("jobs").send({"n": 2})
+        browser.until(lambda: browser.driver.execute_script("return !window.before.isConnected"))
+        assert browser.driver.execute_script(at) == "#queues/jobs", "news do not take the keyboard away"
+        browser.driver.execute_script("getSelection().selectAllChildren(document.querySelector('.page-head'))")
+        bucket.queue("jobs").send_many([{"n": 3}])
+        browser.until(lambda: agent.dashboard.survey.known("jobs").stats.ready == 2)  # type: ignore[union-attr]
+        assert browser.driver.execute_script("return getSelection().toString()").startswith("Queues"), "it stays marked"
+        browser.driver.execute_script("getSelection().removeAllRanges()")
+        browser.until(lambda: browser.text("tr[data-queue=jobs] td[data-label=Ready]") == "2")
 
 
 def test_pausing_and_resuming_a_queue(browser: Browser, store: MemoryStore, bucket: Bucket) -> None:

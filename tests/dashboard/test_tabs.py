@@ -231,6 +231,17 @@ def test_of_two_who_purge_at_once_both_are_answered_and_nothing_is_left(bucket: 
     assert bucket.queue("jobs").stats().depth == 0 and [line.did for line in lines(bucket)] == ["purge", "purge"]
 
 
+def test_the_log_names_every_letter_that_was_chosen_and_the_page_shows_the_first(bucket: Bucket, agent: Opened) -> None:
+    bury(bucket, 100)
+    with Person(agent.url, ANN) as ann:
+        ids = [letter.id for letter in bucket.queue("jobs").dead_letters.peek(100)]
+        assert ann.post("/api/dead/redrive", queue="jobs", ids=ids)["redriven"] == 100
+        (line,) = lines(bucket)
+        assert len(line.how) > 1_000 and all(each in line.how for each in ids)
+        (shown,) = ann.get("/api/actions")["actions"]
+        assert shown["how"].startswith("100 chosen: ") and len(shown["how"]) <= 301
+
+
 MANY_LETTERS = 10_000
 
 
@@ -328,10 +339,15 @@ def test_the_overview_says_what_is_stuck_and_why(store: MemoryStore, bucket: Buc
         assert (seen["ready"], seen["dead"], seen["queues"], seen["seen"]) == (2, 2, 2, 2)
         (dead,) = seen["troubles"]
         assert dead["what"] == "2 dead letters in queue jobs" and dead["since_seconds"] >= 0 and dead["tab"] == "dead"
+        assert dead["why"] == "the oldest: no such user" and seen["unreadable"] == 0
+        before = agent.requests
+        assert vera.get("/api/overview")["troubles"][0]["why"] == dead["why"]
+        assert (agent.requests - before).get <= 2, "why they died is read once"
         store.replace("queues/jobs/queue.json", b"{not json", found.version)  # type: ignore[union-attr]
         until(lambda: "cannot be read" in vera.get("/api/overview")["troubles"][0]["what"] or _fresh(vera))
         (broken,) = [each for each in vera.get("/api/overview")["troubles"] if each["name"] == "jobs"]
         assert broken["level"] == "bad" and "doctor --deep jobs" in broken["cure"]
+        assert vera.get("/api/overview")["unreadable"] == 1
 
 
 def _fresh(person: Person) -> bool:

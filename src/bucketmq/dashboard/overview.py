@@ -5,12 +5,14 @@ Made of what is known already (`survey`, `rules`): looking at the overview of ma
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Request, Response
 
+from bucketmq import aio
 from bucketmq.dashboard.follow import Follower
 from bucketmq.dashboard.pipelines import known as pipelines
 from bucketmq.dashboard.pipelines import pipeline_row, pipeline_troubles
@@ -18,6 +20,7 @@ from bucketmq.dashboard.programs import Programs
 from bucketmq.dashboard.rules import Rulebook
 from bucketmq.dashboard.site import Kept, Site, json_answer
 from bucketmq.dashboard.survey import Survey, Surveyed
+from bucketmq.errors import BucketMQError
 from bucketmq.events.event import seconds_of
 from bucketmq.events.rule import OWN_QUEUES, rule_of
 from bucketmq.procedures.queues import ACTIONS, EVENTS
@@ -29,6 +32,10 @@ STUCK_SECONDS = 300.0
 """Ready for so long, a message is late, and its queue is worth a line."""
 READER_SECONDS = 600.0
 TROUBLES_SHOWN = 100
+REASONS_AT_ONCE = 10
+"""Dead letters that are read for one answer, to say why they died; the others follow with the next."""
+REASON_CHARS = 300
+HOW_CHARS = 300
 ACTIONS_SHOWN = 50
 ACTIONS_BACK_SECONDS = 7 * 86400.0
 
@@ -49,6 +56,38 @@ class Trouble(msgspec.Struct, frozen=True):
     """Of the queue, the rule or the pipeline."""
 
 
+class Reasons:
+    """Why the oldest dead letter of each queue died. Read again only when their number has changed."""
+
+    def __init__(self, bucket: aio.Bucket) -> None:
+        self._bucket = bucket
+        self._known: dict[str, tuple[int, str]] = {}
+
+    async def tell(self, troubles: list[Trouble], known: list[Surveyed]) -> list[Trouble]:
+        """The same troubles, with what is known of why letters died. A few requests for each queue that is new."""
+        dead = {seen.name: seen.stats.dead for seen in known if seen.stats is not None and seen.stats.dead}
+        self._known = {name: each for name, each in self._known.items() if name in dead}
+        wanted = [each.name for each in troubles if each.tab == "dead" and self._count(each.name) != dead[each.name]]
+        await asyncio.gather(*(self._read(name, dead[name]) for name in wanted[:REASONS_AT_ONCE]))
+        return [self._told(each) for each in troubles]
+
+    def _count(self, queue: str) -> int:
+        return self._known.get(queue, (0, ""))[0]
+
+    def _told(self, trouble: Trouble) -> Trouble:
+        why = self._known.get(trouble.name, (0, ""))[1] if trouble.tab == "dead" else ""
+        return msgspec.structs.replace(trouble, why=why) if why else trouble
+
+    async def _read(self, queue: str, dead: int) -> None:
+        try:
+            letters = await self._bucket.existing_queue(queue).dead_letters.peek(1)
+        except BucketMQError:
+            letters = []  # the page of dead letters says what is wrong with them
+        lines = letters[0].reason.strip().splitlines() if letters else []
+        which = "" if dead == 1 else "the oldest: "
+        self._known[queue] = dead, f"{which}{lines[-1][:REASON_CHARS]}" if lines else ""
+
+
 def routes(site: Site, survey: Survey, rulebook: Rulebook, programs: Programs) -> APIRouter:
     router = APIRouter(prefix="/api")
     follower = Follower(site.bucket, ACTIONS, ACTIONS_BACK_SECONDS)
@@ -63,6 +102,7 @@ def routes(site: Site, survey: Survey, rulebook: Rulebook, programs: Programs) -
         return True
 
     kept = Kept(read_actions)
+    reasons = Reasons(site.bucket)
 
     @router.get("/overview")
     async def overview(request: Request) -> Response:
@@ -79,13 +119,14 @@ def routes(site: Site, survey: Survey, rulebook: Rulebook, programs: Programs) -
             *(unreadable_rule(name) for name in (rulebook.unreadable if caller.sees(EVENTS) else [])),
             *(Trouble("bad", *each[:4], "pipelines", each[4]) for each in pipeline_troubles(running)),
         ]
-        found.sort(key=lambda each: (each.level != "bad", -(each.since_seconds or 0.0)))
+        found.sort(key=_worst_first)
         return json_answer(
             {
-                "troubles": msgspec.to_builtins(found[:TROUBLES_SHOWN]),
+                "troubles": msgspec.to_builtins(await site.work(reasons.tell(found[:TROUBLES_SHOWN], known))),
                 "troubles_total": len(found),
                 "queues": len(names),
                 "seen": len(known),
+                "unreadable": sum(seen.stats is None for seen in known),
                 "rules": len(rules),
                 **sums(known),
                 "pipelines": len(running),
@@ -107,9 +148,21 @@ def routes(site: Site, survey: Survey, rulebook: Rulebook, programs: Programs) -
         site.looker(request, ACTIONS)
         await site.work(kept.read())
         newest = sorted(lines, key=lambda each: each.at, reverse=True)
-        return json_answer({"actions": [msgspec.to_builtins(each) for each in newest]})
+        return json_answer({"actions": [msgspec.to_builtins(_shortened(each)) for each in newest]})
 
     return router
+
+
+def _worst_first(trouble: Trouble) -> tuple[bool, bool, float]:
+    """What is damaged has no time, and comes before all that does."""
+    return trouble.level != "bad", trouble.since_seconds is not None, -(trouble.since_seconds or 0.0)
+
+
+def _shortened(action: actions.Action) -> actions.Action:
+    """As the page shows it: a line may name a thousand dead letters."""
+    if len(action.how) <= HOW_CHARS:
+        return action
+    return msgspec.structs.replace(action, how=f"{action.how[:HOW_CHARS]}…")
 
 
 def sums(known: list[Surveyed]) -> dict[str, int]:
@@ -150,7 +203,7 @@ def _subscription_troubles(queue: str, each: SubscriptionStats) -> Iterator[Trou
     if not each.ready:
         return
     if each.paused is not None:
-        what = f"{each.name} of queue {queue} is paused, and {_are(each.ready, 'message')} ready"
+        what = f"subscription {each.name} of queue {queue} is paused, and {_are(each.ready, 'message')} ready"
         yield Trouble("warn", what, each.paused, "resume it", oldest, "queues", queue)
         return
     if oldest is None or oldest < STUCK_SECONDS:

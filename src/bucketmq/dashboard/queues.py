@@ -25,6 +25,10 @@ PREVIEW_CHARS = 2_000
 SEND_BYTES_MAX = 256 << 10
 
 
+_OWN = (*OWN_QUEUES, ACTIONS)
+"""Queues that only BucketMQ itself sends to."""
+
+
 class Page(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which queues somebody wants to see."""
 
@@ -131,7 +135,7 @@ def routes(site: Site, survey: Survey) -> APIRouter:
         body = _body(given)
         await site.changer(request, "operate", "send", f"queue {given.queue}", queue=given.queue)
         name = await _existing(site, survey, given.queue)
-        if name in (*OWN_QUEUES, ACTIONS):
+        if name in _OWN:
             raise Refusal(400, f"the queue {name!r} is BucketMQ's own", "send to another one")
         sent = await site.work(
             site.bucket.existing_queue(name).send(
@@ -247,6 +251,7 @@ def queue_row(seen: Surveyed, flow: Flow | None = None, *, whole: bool = False) 
         ],
     }
     if whole:
+        row["own"] = seen.name in _OWN
         row["settings"] = {
             name: value
             for name, value in msgspec.to_builtins(settings).items()

@@ -68,6 +68,8 @@ class Rulebook:
         self._known: dict[str, registry.Kept] = {}
         self.unreadable: list[str] = []
         """Rules that are damaged, or of a later format, when they were last read."""
+        self.since = 0.0
+        """When the first attempt may have been made that is counted, by the store's clock."""
 
     async def rules(self) -> list[dict[str, Any]]:
         """Every rule, how its subscription stands, and what its deliveries came to."""
@@ -106,6 +108,7 @@ class Rulebook:
         bodies = await self._journal.read()
         if self._journal.began_anew:
             self._tried.clear()
+            self.since = self._bucket.now_seconds - WINDOW_SECONDS
         for body in bodies:
             try:
                 self._note(msgspec.convert(body, Attempt))
@@ -163,9 +166,7 @@ def routes(site: Site, rulebook: Rulebook) -> APIRouter:
         site.looker(request, EVENTS)
         found = await site.work(rulebook.rules())
         now = site.bucket.now_seconds
-        return json_answer(
-            {"rules": found, "unreadable": rulebook.unreadable, "minutes": WINDOW_SECONDS / 60, "now": now}
-        )
+        return json_answer({"rules": found, "unreadable": rulebook.unreadable, "since": rulebook.since, "now": now})
 
     @router.get("/attempts")
     async def attempts(request: Request) -> Response:

@@ -18,6 +18,8 @@ from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.sending.send import letters, send
 
 TEXT_CHARS_MAX = 1_000
+HOW_CHARS_MAX = 1 << 20
+"""As much as a request may hold: a line names every message that somebody chose."""
 
 Door = Literal["dashboard", "rest", "sqs", "mcp"]
 
@@ -47,7 +49,7 @@ def note(bucket: OpenBucket, *, by: str, did: str, to: str, how: str, door: Door
         by=by[:TEXT_CHARS_MAX],
         did=did,
         to=to[:TEXT_CHARS_MAX],
-        how=how[:TEXT_CHARS_MAX],
+        how=how[:HOW_CHARS_MAX],
         door=door,
         denied=denied[:TEXT_CHARS_MAX],
     )

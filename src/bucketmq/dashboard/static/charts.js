@@ -6,9 +6,10 @@ import { age, count } from "/static/words.js";
 
 const RANGES = [["hour", "Hour", 3600], ["day", "Day", 86400], ["week", "Week", 604800]];
 const LINES = [["ready", "Ready", "accent"], ["in_flight", "In flight", "good"], ["delayed", "Delayed", "warn"], ["dead", "Dead", "bad"]];
-const FLOW = [["in", "In per second", "accent"], ["out", "Out per second", "good"]];
+const FLOW = [["in", "In", "accent"], ["out", "Out", "good"]];
 const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [220, 56, 12, 12, 26];
 const NARROW = 700;
+const GAP = 6; // where nobody took figures for a sixth of the time there is no line
 
 let chosen = "hour"; // the same for all charts, and kept while the page is open
 
@@ -45,18 +46,21 @@ export class Charts {
   body() {
     if (!this.found) return element("p", { class: "muted" }, "Loading …");
     const { fields, points, now, span } = this.found;
-    if (points.length < 2) return element("p", { class: "muted", id: "no-figures" }, "There are no figures of this time. They are taken each minute while a dashboard runs with figures, and kept for a week.");
+    if (points.length < 2) return element("p", { class: "muted", id: "no-figures" }, "No figures of this time yet. They are taken each minute while a dashboard runs, unless it was started with --no-figures, and kept for a week.");
     const seconds = RANGES.find(([name]) => name === span)[2];
     const rows = points.map((point) => Object.fromEntries(fields.map((name, at) => [name, point[at]])));
     const perSecond = (row, before, name) => Math.max(0, (row[name] - before[name]) / (row.at - before.at));
     // A sample of an earlier release has no count of what went out: there is no rate from it to the next.
     const flow = rows.slice(1).map((row, at) => ({ at: row.at, in: perSecond(row, rows[at], "sent"), out: row.settled && rows[at].settled ? perSecond(row, rows[at], "settled") : 0 }));
     return element("div", { class: "plots" },
-      element("div", {}, element("div", { class: "legend small" }, LINES.map(([, title, kind]) => element("span", { class: `key ${kind}` }, title))),
-        plot("Messages", rows, LINES.map(([name, title, kind]) => ({ name, title, kind })), now, seconds)),
-      element("div", {}, element("div", { class: "legend small" }, FLOW.map(([, title, kind]) => element("span", { class: `key ${kind}` }, title))),
-        plot("Messages per second", flow, FLOW.map(([name, title, kind]) => ({ name, title, kind })), now, seconds)));
+      chart("Messages", rows, LINES, now, seconds), chart("Messages per second", flow, FLOW, now, seconds));
   }
+}
+
+function chart(title, rows, lines, now, seconds) {
+  const named = lines.map(([name, text, kind]) => ({ name, title: text, kind }));
+  return element("figure", {}, element("figcaption", { class: "legend small" }, element("strong", {}, title), named.map((line) => element("span", { class: `key ${line.kind}` }, line.title))),
+    plot(title, rows, named, now, seconds));
 }
 
 // Lines over time, with a scale at the left and the time below. Each row has `at` and a number for each line.
@@ -72,8 +76,16 @@ export function plot(title, rows, lines, now, seconds) {
     [0, top / 2, top].map((value) => [
       drawing("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
       drawing("text", { class: "tick end", x: LEFT - 8, y: y(value) + 4 }, label(value))]),
-    (narrow ? [1, 0.5, 0] : [1, 0.75, 0.5, 0.25, 0]).map((part) => drawing("text", { class: `tick ${part === 1 ? "" : part ? "middle" : "end"}`, x: x(now - seconds * part), y: HEIGHT - 6 }, part ? `${age(seconds * part)} ago` : "now")),
-    lines.map(({ name, kind }) => drawing("path", { class: `line ${kind}`, d: rows.map((row, at) => `${at ? "L" : "M"}${x(row.at).toFixed(1)} ${y(row[name]).toFixed(1)}`).join("") })));
+    parts(seconds, narrow).map((part) => drawing("text", { class: `tick ${part === 1 ? "" : part ? "middle" : "end"}`, x: x(now - seconds * part), y: HEIGHT - 6 }, part ? `${age(Math.round(seconds * part))} ago` : "now")),
+    lines.map(({ name, kind }) => drawing("path", { class: `line ${kind}`, d: rows.map((row, at) =>
+      `${at && row.at - rows[at - 1].at < seconds / GAP ? "L" : "M"}${x(row.at).toFixed(1)} ${y(row[name]).toFixed(1)}h1`).join("") })));
+}
+
+// Where the time is written below: at whole minutes, hours or days, so that "5 min ago" is not nearly six.
+function parts(seconds, narrow) {
+  const many = seconds === 900 ? 3 : seconds === 604800 ? 7 : narrow ? 2 : 4;
+  const shown = narrow && many === 7 ? [0, 3, 7] : [...Array(many + 1).keys()];
+  return shown.map((each) => each / many).reverse();
 }
 
 // The next round number: 1, 2 or 5 and zeros.

@@ -26,9 +26,9 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-export function empty(title, text, mark = "✓") {
+export function empty(title, text, mark = "✓", command = "") {
   return element("div", { class: "empty" },
-    element("div", { class: "mark", "aria-hidden": "true" }, mark), element("h2", {}, title), element("p", {}, text));
+    element("div", { class: "mark", "aria-hidden": "true" }, mark), element("h2", {}, title), element("p", {}, text), command ? element("code", { class: "command" }, command) : null);
 }
 
 export function toast(text, { bad = false, seconds = 4 } = {}) {
@@ -44,7 +44,7 @@ export function toast(text, { bad = false, seconds = 4 } = {}) {
 
 // Ask before something is done; resolves to whether it should be. With `typed`, only after that was typed.
 export function confirmed(title, text, action, { typed = null, bad = false } = {}) {
-  const field = typed === null ? null : element("label", { class: "field" }, `Write ${typed} to confirm`,
+  const field = typed === null ? null : element("label", { class: "field" }, element("span", {}, "Write ", element("code", {}, typed), " to confirm"),
     element("input", { id: "ask-typed", autocomplete: "off", spellcheck: "false" }));
   return asked(title, [element("p", { class: "muted" }, text), field], action, {
     bad, value: () => true, ready: (dialog) => typed === null || dialog.querySelector("#ask-typed").value === typed });
@@ -74,19 +74,53 @@ export function asked(title, content, action, { value, ready = () => true, bad =
   });
 }
 
-// Redraw a place, and leave the reader where they were: what is open stays open, and a field that has the focus keeps it.
+const READING_MILLISECONDS = 20000;
+const FOCUSABLE = "a[href], button, input, select, textarea, summary";
+const putOff = new WeakMap(); // what to draw once nobody reads any more
+let selected = 0; // when somebody last marked a text
+
+document.addEventListener("selectionchange", () => { selected = Date.now(); });
+document.addEventListener("click", (event) => { if (event.target.closest(FOCUSABLE)) selected = 0; }, true); // they want to see what comes of it
+
+// Redraw a place, and leave the reader where they were: what is open stays open, who types goes on typing, and the
+// keyboard stays where it was. Who marks a text to copy it is given some time.
 export function redraw(place, made) {
+  putOff.set(place, made);
+  if (reading(place)) {
+    setTimeout(() => { if (putOff.get(place) === made) redraw(place, made); }, 1000);
+    return;
+  }
   const open = new Set([...place.querySelectorAll("details[open][data-keep]")].map((each) => each.dataset.keep));
-  const field = place.contains(document.activeElement) && document.activeElement.id && document.activeElement.matches("input, select") ? document.activeElement : null;
+  const active = place.contains(document.activeElement) ? document.activeElement : null;
+  const mark = active ? placeOf(place, active) : null;
   place.replaceChildren(made);
   for (const each of place.querySelectorAll("details[data-keep]")) each.open = open.has(each.dataset.keep);
-  const again = field ? byId(field.id) : null;
+  const again = mark ? alike(place, mark.name)[mark.at] : null;
   if (!again) return;
   if (again.matches("input[type=search]")) {
-    again.value = field.value;
-    again.focus();
-    again.setSelectionRange(field.selectionStart, field.selectionEnd);
-  } else again.focus();
+    again.value = active.value;
+    again.focus({ preventScroll: true });
+    again.setSelectionRange(active.selectionStart, active.selectionEnd);
+  } else again.focus({ preventScroll: true });
+}
+
+function reading(place) {
+  const marked = getSelection();
+  return !marked.isCollapsed && place.contains(marked.anchorNode) && Date.now() - selected < READING_MILLISECONDS;
+}
+
+// What can be reached by the keyboard and is named alike, and which of these it is.
+function placeOf(place, active) {
+  const name = nameOf(active);
+  return { name, at: alike(place, name).indexOf(active) };
+}
+
+function alike(place, name) {
+  return [...place.querySelectorAll(FOCUSABLE)].filter((each) => nameOf(each) === name);
+}
+
+function nameOf({ tagName, id, dataset, parentElement, attributes: { href } }) {
+  return JSON.stringify([tagName, id, href?.value, { ...dataset }, tagName === "SUMMARY" ? parentElement.dataset.keep : ""]);
 }
 
 export function page(title, text, ...content) {
@@ -106,5 +140,5 @@ export function table(columns, rows, { label } = {}) {
 }
 
 export function number(label, value) {
-  return element("td", { class: "number", "data-label": label }, Array.isArray(value) ? element("span", {}, value) : value);
+  return element("td", { class: "number", "data-label": label }, element("span", {}, value));
 }

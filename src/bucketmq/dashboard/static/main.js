@@ -57,7 +57,7 @@ async function showPage(begun) {
   byId("dashboard").hidden = false;
   byId("bucket").textContent = begun.bucket;
   byId("bucket").title = begun.bucket;
-  byId("who").textContent = `${begun.name} · ${begun.roles.join(", ")}`;
+  byId("who").replaceChildren(begun.name, element("span", { class: "roles" }, ` · ${begun.roles.join(", ")}`));
   byId("tabs").replaceChildren(...tabs.map(({ name, title }) =>
     element("button", { class: "tab", role: "tab", type: "button", id: `tab-${name}`, "aria-controls": "view",
       onclick: () => { location.hash = name; } }, title)));

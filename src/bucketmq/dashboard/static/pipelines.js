@@ -9,7 +9,7 @@ const SPANS = [900, 3600]; // what charts show: the last quarter of an hour, or 
 
 const STATES = {
   runs: ["good", "runs", (row) => `for ${age(row.since_seconds)}`],
-  idle: ["", "idle", (row) => `nothing to do for ${age(row.since_seconds)}`],
+  idle: ["", "idle", (row) => `${row.lag ? "no word" : "nothing to do"} for ${age(row.since_seconds)}`],
   silent: ["bad", "silent", (row) => `no word for ${age(row.since_seconds)}, though messages wait: it hangs, or was killed`],
   failed: ["bad", "failed", (row) => `${age(row.since_seconds)} ago, ${time(row.last_at)}`],
   stopped: ["warn", "stopped", (row) => `${age(row.since_seconds)} ago, ${time(row.last_at)}`],
@@ -49,7 +49,7 @@ export default class Pipelines {
       oninput: (event) => { clearTimeout(this.typing); this.typing = setTimeout(() => this.go({ q: event.target.value.trim(), after: "" }, []), 200); } });
     const body = pipelines.length ? pipelines.map((row) => this.pipeline(row, now))
       : this.query.q ? empty("Nothing matches", "No pipeline has this in its name.", "∅")
-      : empty("No pipelines yet", "One that runs leaves its figures in the bucket: bucketmq pipeline run NAME, or bucketmq apps run NAME", "∅");
+      : empty("No pipelines yet", "One that runs leaves its figures in the bucket:", "∅", "bucketmq pipeline run NAME");
     return page("Pipelines", pipelines.length ? "As each last reported: every 15 seconds while it does something, nothing while it is idle." : "",
       element("div", { class: "bar-row" }, search, element("span", { class: "muted small" }, plural(total, "pipeline")),
         element("span", { class: "push" },

@@ -46,8 +46,8 @@ export default class Queues {
     const where = total > queues.length ? `${count(from + 1)} to ${count(from + queues.length)} of ${plural(total, "queue")}` : plural(total, "queue");
     const body = queues.length ? this.table(queues)
       : this.query.q ? empty("Nothing matches", "No queue has this in its name.", "∅")
-      : empty("No queues yet", "The first send makes one: bucketmq send jobs '{\"n\": 1}'", "∅");
-    return page("Queues", queues.length ? "In and out are over the last minute, or since this page first looked." : "", element("div", { class: "bar-row" }, search, element("span", { class: "muted small", id: "queues-where" }, where),
+      : empty("No queues yet", "The first send makes one:", "∅", "bucketmq send jobs '{\"n\": 1}'");
+    return page("Queues", queues.length ? "A message counts once for each subscription. In and out are over the last minute, or since this page first looked." : "", element("div", { class: "bar-row" }, search, element("span", { class: "muted small", id: "queues-where" }, where),
       element("span", { class: "push" },
         this.pages.length ? element("button", { class: "button", type: "button", id: "before", onclick: () => this.go({ ...this.query, after: this.pages.pop() }, this.pages) }, "← Before") : null,
         next ? element("button", { class: "button", type: "button", id: "next", onclick: () => { this.pages.push(this.query.after); this.go({ ...this.query, after: next }, this.pages); } }, "Next →") : null)), body);
@@ -98,13 +98,15 @@ export default class Queues {
   one(queue) {
     if (queue.trouble) return page(queue.name, "", this.back(), element("section", { class: "card trouble bad" }, element("strong", {}, "It cannot be read"), element("p", {}, queue.trouble), element("p", { class: "small muted" }, `See what is damaged: bucketmq doctor --deep ${queue.name}`)));
     const can = this.session.can;
-    const flow = queue.rate_in === null ? "" : `, ${rate(queue.rate_in)} in over the last ${age(queue.rate_seconds)}`;
-    return page(queue.name, `${plural(queue.shards, "shard")}, ${plural(queue.sent, "message")} ever sent${flow}`, this.back(),
+    const flow = queue.rate_in === null ? "" : ` · in: ${rate(queue.rate_in)} over the last ${age(queue.rate_seconds)}`;
+    const later = queue.delayed - queue.subscriptions.reduce((sum, each) => sum + each.delayed, 0);
+    return page(queue.name, `${plural(queue.shards, "shard")} · ${plural(queue.sent, "message")} ever sent${flow}`, this.back(),
       queue.damaged.map((each) => element("p", { class: "card trouble bad" }, each)),
       element("div", { class: "bar-row" },
-        can("operate") ? element("button", { class: "button", type: "button", id: "send", onclick: () => this.send(queue) }, "Send a message …") : null,
+        can("operate") && !queue.own ? element("button", { class: "button", type: "button", id: "send", onclick: () => this.send(queue) }, "Send a message …") : null,
         can("operate") ? element("button", { class: "button", type: "button", "data-pause": "*", onclick: () => this.pause(queue, null, "*" in queue.paused) }, "*" in queue.paused ? "Resume" : "Pause …") : null,
         queue.dead ? element("a", { class: "button", href: `#dead/${encodeURIComponent(queue.name)}` }, plural(queue.dead, "dead letter")) : null),
+      later > 0 ? element("p", { class: "muted", id: "later" }, `${queue.delayed_is_at_least ? "At least " : ""}${plural(later, "send")} with a delay that is not over: not in the log yet, so no shard counts ${later === 1 ? "it" : "them"}.`) : null,
       queue.subscriptions.length ? queue.subscriptions.map((each) => this.subscription(queue, each))
         : element("p", { class: "muted" }, "Nobody subscribes to this queue; it is kept for readers and for the record."),
       this.charts.draw(),
@@ -117,12 +119,12 @@ export default class Queues {
 
   subscription(queue, sub) {
     const title = sub.rule ? `rule ${sub.rule}` : sub.name;
-    const work = sub.holders ? `${plural(sub.holders, "process", "processes")} in the last ten minutes` : sub.idle_seconds === null ? "nobody has received yet" : `last received from ${age(sub.idle_seconds)} ago`;
+    const work = sub.holders ? `${plural(sub.holders, "process", "processes")} received in the last ten minutes` : sub.idle_seconds === null ? "nobody has received yet" : `no progress for ${age(sub.idle_seconds)}`;
     const open = this.looked.subscription === sub.name;
     const can = this.session.can;
     return element("section", { class: "card sub-card", "data-subscription": sub.name, "aria-label": `Subscription ${title}` },
       element("div", { class: "letter-head" }, element("h2", {}, title), sub.paused ? element("span", { class: "chip warn" }, "paused") : null,
-        element("span", { class: "small muted" }, sub.rate_out === null ? work : `${rate(sub.rate_out)} out · ${work}`),
+        element("span", { class: "small muted" }, sub.rate_out === null ? work : `out: ${rate(sub.rate_out)} · ${work}`),
         element("span", { class: "push" },
           element("button", { class: "button", type: "button", "data-look": sub.name, "aria-expanded": String(open), onclick: () => this.look(sub.name) }, open ? "Hide messages" : "Look into messages"),
           can("operate") && !sub.rule && queue.subscriptions.length > 1 && !("*" in queue.paused) ? element("button", { class: "button", type: "button", "data-pause": sub.name, onclick: () => this.pause(queue, sub.name, sub.name in queue.paused) }, sub.name in queue.paused ? "Resume" : "Pause …") : null,
@@ -174,9 +176,10 @@ export default class Queues {
     const given = await asked(`Send to ${queue.name}`, [
       element("label", { class: "field" }, "Body", element("textarea", { id: "send-body", rows: 5, required: true, spellcheck: "false" }, "{}")),
       element("label", { class: "check" }, element("input", { id: "send-json", type: "checkbox", checked: true }), "The body is JSON"),
+      element("p", { class: "small error-text", id: "send-wrong", role: "status" }),
       element("label", { class: "field" }, "Key, if order or a shard matters", element("input", { id: "send-key", autocomplete: "off" })),
       element("label", { class: "field" }, "Delay in seconds", element("input", { id: "send-delay", type: "number", min: 0, step: "any" })),
-    ], "Send", { value: (dialog) => ({
+    ], "Send", { ready: sendable, value: (dialog) => ({
       body: dialog.querySelector("#send-body").value, json: dialog.querySelector("#send-json").checked,
       key: dialog.querySelector("#send-key").value || null, delay_seconds: Number(dialog.querySelector("#send-delay").value) || null }) });
     if (given === null) return;
@@ -209,6 +212,18 @@ export default class Queues {
     this.looked = { subscription: null, messages: null, next: null };
     await quietly(this.update());
   }
+}
+
+// What is not JSON is said while it is still there to be corrected.
+function sendable(dialog) {
+  let wrong = "";
+  try {
+    if (dialog.querySelector("#send-json").checked) JSON.parse(dialog.querySelector("#send-body").value);
+  } catch (error) {
+    wrong = `Not JSON: ${error.message}`;
+  }
+  dialog.querySelector("#send-wrong").textContent = wrong;
+  return !wrong;
 }
 
 function numbers(queue) {

@@ -2,7 +2,7 @@
 
 import { changed, quietly, read, write } from "/static/api.js";
 import { asked, element, empty, loading, number, page, redraw, table } from "/static/dom.js";
-import { age, count, dueIn, moment, plural, took, unbroken } from "/static/words.js";
+import { age, count, dueIn, moment, plural, time, took, unbroken } from "/static/words.js";
 
 const OUTCOMES = { done: ["good", "delivered"], retry: ["warn", "will be tried again"], bury: ["bad", "dead"], pause: ["warn", "paused the rule"] };
 
@@ -19,15 +19,15 @@ export default class Rules {
   async update() {
     const found = await read("/api/rules");
     if (this.open) this.attempts = (await read("/api/rules/attempts", { name: this.open })).attempts;
-    const mark = JSON.stringify([found.rules, found.unreadable, found.minutes, this.open, this.attempts]);
+    const mark = JSON.stringify([found.rules, found.unreadable, found.since, this.open, this.attempts]);
     if (mark === this.drawn) return;
     this.drawn = mark;
-    const text = `Attempts are counted from ${plural(found.minutes, "minute")} before this server was first asked. A failure that is tried again counts each time.`;
+    const text = `Delivered, failed tries and dead are counted since ${time(found.since)}. A failure that is tried again counts each time.`;
     const broken = found.unreadable.map((name) => element("section", { class: "card trouble bad", "data-unreadable": name }, element("strong", {}, `Rule ${name} cannot be read`),
       element("p", { class: "small" }, "Nothing is delivered for it."), element("p", { class: "small muted" }, `What to do: restore rules/${name}.json from a copy; or delete that object, and add the rule again`)));
     redraw(this.view, page("Rules", found.rules.length ? text : "", broken, found.rules.length
       ? found.rules.map((rule) => this.rule(rule))
-      : broken.length ? null : empty("No rules yet", "A rule says which changes of objects go where: bucketmq rules add NAME --to queue:jobs", "∅")));
+      : broken.length ? null : empty("No rules yet", "A rule says which changes of objects go where:", "∅", "bucketmq rules add NAME --to queue:jobs")));
   }
 
   rule(rule) {
@@ -37,7 +37,7 @@ export default class Rules {
     return element("section", { class: "card sub-card", "data-rule": rule.name, "aria-label": `Rule ${rule.name}` },
       element("div", { class: "letter-head" }, element("h2", {}, rule.name),
         rule.paused !== null ? element("span", { class: "chip warn" }, "paused") : null,
-        rule.breaker_open ? element("span", { class: "chip bad", title: `${rule.breaker_failures} failures in a row open it` }, "breaker open") : null,
+        rule.breaker_open ? element("span", { class: "chip bad" }, `breaker open: ${plural(rule.failures_in_a_row, "failure")} in a row`) : null,
         element("span", { class: "push" },
           element("button", { class: "button", type: "button", "aria-expanded": String(open), "data-attempts": rule.name, onclick: () => this.toggle(rule.name) }, open ? "Hide attempts" : "Attempts"),
           can ? element("button", { class: "button", type: "button", "data-replay": rule.name, onclick: () => this.replay(rule) }, "Replay …") : null,
@@ -58,7 +58,7 @@ export default class Rules {
     return table([["Tried"], ["Object"], ["Attempt", 1], ["Outcome"], ["Took", 1]], this.attempts.map((each) => {
       const [kind, text] = OUTCOMES[each.outcome] ?? ["", each.outcome];
       return element("tr", {}, element("td", { class: "nowrap" }, moment(each.at)), element("td", { class: "mono" }, each.key), number("Attempt", count(each.attempt)),
-        element("td", {}, element("span", { class: `chip ${kind}` }, text), each.status ? ` status ${each.status}` : "", each.reason ? element("div", { class: "small error-text" }, unbroken(each.reason)) : null),
+        element("td", {}, element("span", { class: `chip ${kind}` }, text), each.status && !each.reason.includes(String(each.status)) ? ` status ${each.status}` : "", each.reason ? element("div", { class: "small error-text" }, unbroken(each.reason)) : null),
         number("Took", each.seconds ? took(each.seconds) : "–"));
     }), { label: "Attempts" });
   }
@@ -89,10 +89,10 @@ export default class Rules {
   async replay(rule) {
     const given = await asked(`Replay for ${rule.name}`, [
       element("p", { class: "muted" }, "Deliver events again to this rule alone, under the same ids. What its filter refuses stays out."),
-      element("label", { class: "field" }, "Which", element("select", { id: "replay-which" },
+      element("label", { class: "field" }, "Which", element("select", { id: "replay-which", onchange: ({ target }) => { target.form.querySelector("#replay-below").hidden = target.value !== "prefix"; } },
         [["3600", "what happened in the last hour"], ["86400", "what happened in the last day"], ["604800", "what happened in the last week"], ["prefix", "objects that are there now, below a prefix"]]
           .map(([value, text]) => element("option", { value }, text)))),
-      element("label", { class: "field" }, "Prefix, if chosen above", element("input", { id: "replay-prefix", autocomplete: "off", spellcheck: "false" })),
+      element("label", { class: "field", id: "replay-below", hidden: true }, "Prefix; empty is every object", element("input", { id: "replay-prefix", autocomplete: "off", spellcheck: "false" })),
     ], "Replay", { value: (dialog) => {
       const which = dialog.querySelector("#replay-which").value;
       return which === "prefix" ? { prefix: dialog.querySelector("#replay-prefix").value } : { since_seconds: Number(which) };

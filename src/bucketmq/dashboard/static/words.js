@@ -53,9 +53,12 @@ export function time(seconds) {
   return moment(new Date(seconds * 1000).toISOString());
 }
 
+// The clock is the reader's own, which may not be that of the logs beside it: so its zone is said.
+const MOMENT = { year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
+
 export function moment(text) {
   const at = new Date(text);
-  return Number.isNaN(at.getTime()) ? text : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  return Number.isNaN(at.getTime()) ? text : at.toLocaleString(undefined, MOMENT);
 }
 
 // A number stays with its unit: "after 0.01 s" is not broken before the s.
@@ -63,6 +66,10 @@ export function unbroken(text) {
   return text.replace(/(\d) (ms|s|min|h|d|%|B|kB|KB|MB|GB)\b/g, "$1\u00a0$2");
 }
 
+export function capital(text) {
+  return text ? `${text[0].toUpperCase()}${text.slice(1)}` : "";
+}
+
 export function sentence(text) {
-  return text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "";
+  return text ? `${capital(text)}${/[.!?]$/.test(text) ? "" : "."}` : "";
 }

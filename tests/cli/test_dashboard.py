@@ -30,6 +30,8 @@ def test_a_queue_is_paused_and_resumed(cli: Cli) -> None:
     ran = cli("queue", "pause", "jobs", "--why", "the database is being moved")
     assert ran.code == 0 and "the database is being moved" in ran.err
     assert cli("receive", "jobs").code == 3
+    nothing = cli("receive", "jobs")
+    assert nothing.code == 3 and "which is paused: the database is being moved" in nothing.err
     assert cli("queue", "pause", "jobs", "--subscription", "main", "--json").row["paused"]["main"] == "paused"
     assert "still paused: main" in cli("queue", "resume", "jobs").err
     assert cli("queue", "resume", "jobs", "-s", "main", "--json").row == {"queue": "jobs", "paused": {}}

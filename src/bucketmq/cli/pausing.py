@@ -59,4 +59,4 @@ def _tell(context: typer.Context, queue: str, subscription: str | None, settings
         say(f"{what} is paused: {why}; to go on: bucketmq queue resume {queue}{one}")
         return
     others = ", ".join("all of it" if name == EVERYBODY else name for name in paused)
-    say(f"{what} is not paused" + (f"; still paused: {others}" if others else ""))
+    say(f"{what} is not paused any more" + (f"; still paused: {others}" if others else ""))

@@ -66,12 +66,13 @@ def receive(
             for delivery in got:
                 delivery.ack()
             source.flush()
+        paused = None if got else found.settings().pause_of(subscription)
     if not got and last.contended:
         raise Contended(f"other workers are taking what is in {queue}; wait longer, or raise the shard count")
     if not got and last.full:
         raise _Full(f"so much of {queue} is in flight that nothing more is handed out; settle some, or wait")
     if not got:
-        say(f"nothing to receive from {queue}")
+        say(f"nothing to receive from {queue}" + (f", which is paused: {paused}" if paused is not None else ""))
         raise typer.Exit(Code.EMPTY)
 
 

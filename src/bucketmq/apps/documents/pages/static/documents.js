@@ -2,7 +2,7 @@
 
 import { read, quietly } from "/static/api.js";
 import { drawing, element, empty } from "/static/dom.js";
-import { count } from "/static/words.js";
+import { count, moment } from "/static/words.js";
 
 const WAIT = 250;
 const NAME_MAX = 22;
@@ -91,7 +91,7 @@ export default class Documents {
     if (!found) return;
     this.hits[at].entities = found.entities;
     more.replaceChildren(
-      element("p", { class: "muted small" }, `Characters ${count(found.place.start)} to ${count(found.place.stop)} of the text, written ${new Date(found.place.at).toLocaleString()}.`),
+      element("p", { class: "muted small" }, `Characters ${count(found.place.start)} to ${count(found.place.stop)} of the text, written ${moment(found.place.at)}.`),
       this.names(found.entities));
   }
 

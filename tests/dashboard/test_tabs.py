@@ -15,6 +15,7 @@ from server.running import sync_on, until
 from bucketmq import aio
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import Bucket
+from bucketmq.dashboard import dead as dead_module
 from bucketmq.dashboard import rules as rules_module
 from bucketmq.dashboard import survey as survey_module
 from bucketmq.dashboard.app import make_app
@@ -240,6 +241,19 @@ def test_the_log_names_every_letter_that_was_chosen_and_the_page_shows_the_first
         assert len(line.how) > 1_000 and all(each in line.how for each in ids)
         (shown,) = ann.get("/api/actions")["actions"]
         assert shown["how"].startswith("100 chosen: ") and len(shown["how"]) <= 301
+
+
+def test_a_redrive_and_a_delete_of_many_go_on_after_the_answer(
+    bucket: Bucket, agent: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury(bucket, 3)
+    bury(bucket, 2, "mail")
+    monkeypatch.setattr(dead_module, "SETTLE_SECONDS", 0.0)
+    with Person(agent.url, ANN) as ann:
+        assert ann.post("/api/dead/redrive", queue="jobs", q="") == {"goes_on": True}
+        until(lambda: len(bucket.queue("jobs").peek(10)) == 3)
+        assert ann.post("/api/dead/delete", queue="mail", q="no such") == {"goes_on": True}
+        until(lambda: bucket.queue("mail").stats().dead == 0)
 
 
 MANY_LETTERS = 10_000

@@ -23,6 +23,8 @@ PAGE = 50
 SEARCHED_MAX = 1_000
 """Dead letters that one request reads for a search; the page then asks for the next ones."""
 IDS_MAX = 1_000
+SETTLE_SECONDS = 10.0
+"""A redrive or a delete that takes longer than this goes on in the background."""
 ERROR_CHARS = 4_000
 FAILURES_SHOWN = 10
 QUEUES_SHOWN = 50
@@ -95,14 +97,15 @@ def routes(site: Site, survey: Survey) -> APIRouter:
 
     @router.post("/redrive")
     async def redrive(request: Request) -> Response:
-        """Send dead letters again."""
+        """Send dead letters again. With many that goes on after the answer."""
         chosen = await site.body(request, Chosen)
         await site.changer(
             request, "operate", "redrive", f"queue {chosen.queue}", how=chosen.spoken(), queue=chosen.queue
         )
-        done = await site.work(_redrive(site.bucket, chosen))
+        work = _redrive(site.bucket, chosen)
+        done = await site.long_work(work, SETTLE_SECONDS, "redrive", f"queue={chosen.queue}")
         survey.forget(chosen.queue)
-        return json_answer(msgspec.to_builtins(done))
+        return json_answer({"goes_on": True} if done is None else msgspec.to_builtins(done))
 
     @router.post("/delete")
     async def delete(request: Request) -> Response:
@@ -111,9 +114,10 @@ def routes(site: Site, survey: Survey) -> APIRouter:
         await site.changer(
             request, "administer", "delete", f"dead letters of {chosen.queue}", how=chosen.spoken(), queue=chosen.queue
         )
-        deleted = await site.work(_delete(site.bucket, chosen))
+        work = _delete(site.bucket, chosen)
+        deleted = await site.long_work(work, SETTLE_SECONDS, "delete", f"queue={chosen.queue}")
         survey.forget(chosen.queue)
-        return json_answer({"deleted": deleted})
+        return json_answer({"goes_on": True} if deleted is None else {"deleted": deleted})
 
     return router
 

@@ -7,8 +7,6 @@ as failures in a row, as many as open it.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections import OrderedDict, deque
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -25,12 +23,8 @@ from bucketmq.procedures.queues import DELIVERIES, EVENTS
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules import registry
 from bucketmq.procedures.rules.journal import Attempt
-from bucketmq.procedures.rules.replay import Replayed
 from bucketmq.procedures.upkeep.stats import SubscriptionStats
 from bucketmq.server.place import bus_of, run
-from bucketmq.server.wire import loggable
-
-logger = logging.getLogger("bucketmq")
 
 WINDOW_SECONDS = 3600.0
 """How far back the journal is read when somebody looks for the first time."""
@@ -159,7 +153,6 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def routes(site: Site, rulebook: Rulebook) -> APIRouter:
     router = APIRouter(prefix="/api/rules")
-    running: set[asyncio.Future[Replayed]] = set()
 
     @router.get("")
     async def rules(request: Request) -> Response:
@@ -198,30 +191,10 @@ def routes(site: Site, rulebook: Rulebook) -> APIRouter:
         since = None if given.since_seconds is None else site.bucket.now_seconds - given.since_seconds
         await site.work(site.bucket.rules.get(given.name))
         work = site.bucket.rules.replay(given.name, prefix=given.prefix, since=since, dry_run=given.dry_run)
-        task = asyncio.ensure_future(work)
-        running.add(task)
-        task.add_done_callback(running.discard)
-        await asyncio.wait({task}, timeout=REPLAY_SECONDS)
-        if not task.done():
-            task.add_done_callback(lambda done: _tell(given.name, done))
-            return json_answer({"goes_on": True})
-        return json_answer({"goes_on": False, **msgspec.to_builtins(await site.work(_result(task)))})
+        done = await site.long_work(work, REPLAY_SECONDS, "replay", f"rule={given.name}")
+        return json_answer({"goes_on": True} if done is None else {"goes_on": False, **msgspec.to_builtins(done)})
 
     return router
-
-
-def _tell(rule: str, replay: asyncio.Future[Replayed]) -> None:
-    """How a replay ended that nobody waits for."""
-    if replay.cancelled():
-        logger.warning("action=replay_stopped rule=%s", rule)
-    elif (error := replay.exception()) is not None:
-        logger.warning("action=replay_failed rule=%s error=%s", rule, loggable(error))
-    else:
-        logger.info("action=replay_done rule=%s %s", rule, replay.result())
-
-
-async def _result(task: asyncio.Future[Replayed]) -> Replayed:
-    return await task
 
 
 def rule_row(rule: Rule, standing: SubscriptionStats | None, tried: Tried | None) -> dict[str, Any]:

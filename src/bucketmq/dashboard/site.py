@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
@@ -14,7 +15,9 @@ from bucketmq import aio
 from bucketmq.errors import Invalid
 from bucketmq.server.gate import Gate
 from bucketmq.server.people import Caller, Role
-from bucketmq.server.wire import Refusal, headers_of, read_body
+from bucketmq.server.wire import Refusal, headers_of, loggable, read_body
+
+logger = logging.getLogger("bucketmq")
 
 BODY_BYTES_MAX = 1 << 20
 BODY_SECONDS = 10.0
@@ -56,6 +59,7 @@ class Site:
     def __init__(self, bucket: aio.Bucket, gate: Gate) -> None:
         self.bucket = bucket
         self.gate = gate
+        self._running: set[asyncio.Future[Any]] = set()
         self._closers: list[Callable[[], Awaitable[None]]] = []
 
     def on_close(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -88,10 +92,36 @@ class Site:
         """The result within a bounded time, errors as answers."""
         return await self.gate.work(work)
 
+    async def long_work(self, work: Coroutine[Any, Any, Result], seconds: float, did: str, to: str) -> Result | None:
+        """The result, errors as answers; or None if it takes longer than so many seconds. Then it goes on, and how it
+        ended is told in the program's log."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            task.add_done_callback(lambda done: _tell(did, to, done))
+            return None
+        return await self.gate.work(_result(task))
+
     async def body(self, request: Request, kind: type[Struct], *, bytes_max: int = BODY_BYTES_MAX) -> Struct:
         """What a known caller sends. 401 before anything of it is read."""
         self.gate.caller(request.scope)
         return await read_struct(request, kind, bytes_max=bytes_max)
+
+
+def _tell(did: str, to: str, work: asyncio.Future[Any]) -> None:
+    """How something ended that nobody waits for."""
+    if work.cancelled():
+        logger.warning("action=%s_stopped %s", did, loggable(to))
+    elif (error := work.exception()) is not None:
+        logger.warning("action=%s_failed %s error=%s", did, loggable(to), loggable(error))
+    else:
+        logger.info("action=%s_done %s %s", did, loggable(to), work.result())
+
+
+async def _result(task: asyncio.Future[Result]) -> Result:
+    return await task
 
 
 async def read_struct(request: Request, kind: type[Struct], *, bytes_max: int) -> Struct:

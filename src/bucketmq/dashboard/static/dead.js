@@ -133,15 +133,15 @@ export default class DeadLetters {
 
   async redrive(chosen, what) {
     if (await confirmed("Redrive?", `Send ${what} of the queue ${this.queue} again. What fails again comes back here.`, "Redrive") === null) return;
-    await this.change("Redrive", write("/api/dead/redrive", { queue: this.queue, ...chosen }), ({ redriven }) =>
-      redriven ? `${plural(redriven, "message")} sent again.` : "Nothing was left to send: somebody else was faster.");
+    await this.change("Redrive", write("/api/dead/redrive", { queue: this.queue, ...chosen }), ({ redriven, goes_on: goesOn }) =>
+      goesOn ? "The redrive is under way and goes on by itself." : redriven ? `${plural(redriven, "message")} sent again.` : "Nothing was left to send: somebody else was faster.");
   }
 
   async remove(chosen, what) {
     const typed = chosen.ids ? null : this.queue;
     if (await confirmed("Delete?", `Forget ${what} of the queue ${this.queue}. There is no way back.`, "Delete", { typed, bad: true }) === null) return;
-    await this.change("Delete", write("/api/dead/delete", { queue: this.queue, ...chosen }), ({ deleted }) =>
-      deleted ? `${plural(deleted, "dead letter")} deleted.` : "Nothing was left to delete: somebody else was faster.");
+    await this.change("Delete", write("/api/dead/delete", { queue: this.queue, ...chosen }), ({ deleted, goes_on: goesOn }) =>
+      goesOn ? "The delete is under way and goes on by itself." : deleted ? `${plural(deleted, "dead letter")} deleted.` : "Nothing was left to delete: somebody else was faster.");
   }
 
   async change(what, answer, said) {

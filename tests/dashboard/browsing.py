@@ -127,6 +127,16 @@ class Browser:
         found: bool = self.driver.execute_script(script, selector)
         return found
 
+    def unnamed(self) -> list[str]:
+        """What can be pressed or filled in, is seen, and has no name."""
+        script = (
+            "return [...document.querySelectorAll('button, a[href], input, select, textarea, summary')]"
+            ".filter((each) => each.checkVisibility() && !(each.getAttribute('aria-label') || each.innerText"
+            " || each.labels?.[0]?.innerText || '').trim()).map((each) => each.outerHTML)"
+        )
+        found: list[str] = self.driver.execute_script(script)
+        return found
+
     def check_console(self) -> None:
         lines = [line["message"] for line in self.driver.get_log("browser") if line["level"] in ("SEVERE", "WARNING")]
         unexpected = [line for line in lines if not any(re.search(each, line) for each in self.expected)]

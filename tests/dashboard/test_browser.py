@@ -371,6 +371,7 @@ def test_it_fits_small_and_dark_screens(
             browser.until(lambda mark=mark: browser.shown(mark))
             assert browser.fits(), part
             assert all(browser.whole(f"#tab-{each}") for each in marks), "no tab is cut off"
+            assert browser.unnamed() == [], "a screen reader says what each button is for"
             browser.shoot(f"{name}-{part}")
         browser.go("rules")
         browser.click("[data-replay=thumbnails]")

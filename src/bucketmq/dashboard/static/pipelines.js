@@ -74,7 +74,7 @@ export default class Pipelines {
         figure("Behind", row.lag === null ? "–" : count(row.lag), row.lag === null ? "not known" : row.lag === 1 ? "message to read" : "messages to read"),
         figure("Rows", row.state === "runs" ? rate(row.rows_per_second) : "–", row.state === "runs" ? "over the last minute" : ""),
         figure("A batch took", row.batch_seconds === null ? "–" : took(row.batch_seconds), row.batch_seconds === null ? "" : "at the last report"),
-        figure("Dead letters", row.dead ? element("a", { class: "error-text", href: `#dead/${encodeURIComponent(row.queue)}` }, count(row.dead)) : "0", row.retried ? `${count(row.retried)} tried again` : ""),
+        figure("Dead letters", row.dead && row.queue ? element("a", { class: "error-text", href: `#dead/${encodeURIComponent(row.queue)}`, "aria-label": `${plural(row.dead, "dead letter")} of ${row.name}` }, count(row.dead)) : count(row.dead), row.retried ? `${count(row.retried)} tried again` : ""),
         figure("Rows in all", count(row.rows), `since ${time(row.began)}`)),
       row.points.filter(([at]) => now - at < SPANS.at(-1)).length > 1 ? this.charts(row, now) : null,
       element("details", { "data-keep": `processes-${row.name}` }, element("summary", { class: "small" }, plural(row.processes.length, "process", "processes")),

@@ -229,7 +229,7 @@ function sendable(dialog) {
 function numbers(queue) {
   return [number("Ready", count(queue.ready)), number("In flight", count(queue.in_flight)),
     number("Delayed", `${queue.delayed_is_at_least ? "≥ " : ""}${count(queue.delayed)}`),
-    number("Dead", queue.dead ? element("a", { class: "chip bad", href: `#dead/${encodeURIComponent(queue.name)}` }, count(queue.dead)) : "0"),
+    number("Dead", queue.dead ? element("a", { class: "chip bad", href: `#dead/${encodeURIComponent(queue.name)}`, "aria-label": `${plural(queue.dead, "dead letter")} of ${queue.name}` }, count(queue.dead)) : "0"),
     number("Oldest ready", age(queue.oldest_ready_seconds)), number("In", rate(queue.rate_in)), number("Out", rate(queue.rate_out)),
     number("Ever sent", count(queue.sent))];
 }

@@ -13,6 +13,7 @@ Scenario = Callable[[Sizes], Iterator[Measurement]]
 
 SCENARIOS: dict[str, tuple[Scenario, str]] = {
     "search": (search.beside_the_libraries, "a warm query over many chunks, beside bare NumPy and bm25s"),
+    "lance": (search.in_lance, "the same chunks as a copy in Lance, beside the exact search"),
     "index": (index.by_stage, "documents through the stages: where the time goes; pages of PDF a second"),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from cli.ran import Cli
 
@@ -43,6 +45,16 @@ def test_what_is_not_there_is_said_and_has_its_exit_code(cli: Cli) -> None:
     assert "no chunk speaks of" in cli("documents", "graph", "Zebra").err
     assert "not an encoder" in cli("documents", "switch", "huge").err
     assert cli("documents", "switch", "none", "--json").row == {"encoder": "none", "before": "none", "documents": 2}
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_copy_in_lance_is_made_and_searched(cli: Cli, tmp_path: Path) -> None:
+    pytest.importorskip("lance")
+    assert "made: 2 documents came or changed, 0 went; 2 chunks of none" in cli("documents", "lance", tmp_path).out
+    assert cli("documents", "lance", tmp_path, "--json").row["anew"] is False
+    ran = cli("documents", "search", "exclusive lease", "--lance", tmp_path)
+    assert ran.code == 0 and "docs/handbook.md#0  (Leases)" in ran.out and "by words alone" in ran.err
+    assert "there is no copy" in cli("documents", "search", "lease", "--lance", tmp_path / "none").err
 
 
 def test_text_of_documents_cannot_command_a_terminal(cli: Cli, bucket: Bucket) -> None:

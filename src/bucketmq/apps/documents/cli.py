@@ -23,14 +23,22 @@ def search(
     *,
     limit: Limit = 10,
     prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Only documents with this key prefix.")] = "",
+    lance: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Search this copy in Lance (`documents lance`) instead of the bucket.")
+    ] = "",
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Find the passages that answer a query best, by words and by meaning. Exits with 3 if there are none."""
-    from bucketmq.apps.documents.library import Library
+    if lance:
+        from bucketmq.apps.documents.lance_copy import LanceCopy
 
-    with open_bucket(context, url, probe=False) as bucket:
-        found = bucket.run(Library(bucket.api).search(query, limit=limit, prefix=prefix))
+        found = LanceCopy(lance).search(query, limit=limit, prefix=prefix)
+    else:
+        from bucketmq.apps.documents.library import Library
+
+        with open_bucket(context, url, probe=False) as bucket:
+            found = bucket.run(Library(bucket.api).search(query, limit=limit, prefix=prefix))
     if wants_json(context, as_json):
         for hit in found.hits:
             emit(msgspec.to_builtins(hit))
@@ -183,6 +191,29 @@ def switch(
         emit_text(f"{done.encoder} serves now, with {plural(done.documents, 'document')}; before: {done.before}")
 
 
+def lance(
+    context: typer.Context,
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where the copy lies, or shall lie.")],
+    *,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Bring a copy of all passages in Lance up to date, for more of them than memory should hold. Makes it first.
+
+    Reads the files of the table that changed since. One process at a time updates a copy; any number search it.
+    """
+    from bucketmq.apps.documents.lance_copy import update
+
+    with open_bucket(context, url, probe=False) as bucket:
+        done = update(bucket, folder)
+    if wants_json(context, as_json):
+        emit(msgspec.to_builtins(done))
+    else:
+        how = "made" if done.anew else "updated"
+        came, chunks = plural(done.documents, "document"), plural(done.chunks, "chunk")
+        emit_text(f"{how}: {came} came or changed, {done.gone:,} went; {chunks} of {done.encoder}")
+
+
 def _model() -> Any:
     """Claude, if there is a key."""
     if not os.environ.get("ANTHROPIC_API_KEY"):
@@ -221,3 +252,4 @@ GROUP.add("Ask", graph, 'bucketmq documents graph "Acme Corp" --json')
 GROUP.add("Ask", ask, 'bucketmq documents ask "who leads Acme Corp?"')
 GROUP.add("Look", status, "bucketmq documents status", "bucketmq documents status --json")
 GROUP.add("Work", switch, "bucketmq documents switch minilm")
+GROUP.add("Work", lance, "bucketmq documents lance ./copy", 'bucketmq documents search "leases" --lance ./copy')

@@ -27,6 +27,8 @@ K1, B = 1.2, 0.75
 """BM25's usual constants."""
 SCORE_DIGITS = 4
 """What differs by less differs by where chunks lie in memory alone, and is equal."""
+DEVIATION_MIN = 1e-6
+"""Scores that differ by less do not differ."""
 
 SHOWN = ("doc", "chunk", "at", "version", "kind", "title", "page", "heading", "start", "stop", "text")
 COLUMNS = (*SHOWN, "terms", "counts", "entities", "relations", "vector", "scale")
@@ -313,11 +315,28 @@ def _hits(found: Best, terms: Sequence[str], limit: int, scores: Scores) -> list
     return list(hits.values())
 
 
-def _standard(scores: Floats) -> Floats:
-    """How many standard deviations above the mean each is."""
+class Spread(msgspec.Struct, frozen=True):
+    """Mean and standard deviation of scores."""
+
+    mean: float
+    deviation: float
+
+    def of(self, score: float) -> float:
+        """How many standard deviations above the mean a score is."""
+        return (score - self.mean) / self.deviation if self.deviation > DEVIATION_MIN else 0.0
+
+
+def spread_of(scores: Floats) -> Spread:
     mean = float(scores.mean())
-    spread = max(0.0, float(np.dot(scores, scores)) / len(scores) - mean**2) ** 0.5
-    return (scores - np.float32(mean)) / np.float32(spread) if spread > 1e-6 else np.zeros_like(scores)
+    return Spread(mean, max(0.0, float(np.dot(scores, scores)) / len(scores) - mean**2) ** 0.5)
+
+
+def _standard(scores: Floats) -> Floats:
+    """`Spread.of` each."""
+    found = spread_of(scores)
+    if found.deviation <= DEVIATION_MIN:
+        return np.zeros_like(scores)
+    return (scores - np.float32(found.mean)) / np.float32(found.deviation)
 
 
 def _chosen(parts: Sequence[Part], wanted: Callable[[str], bool]) -> NDArray[np.bool_]:

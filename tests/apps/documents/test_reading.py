@@ -107,7 +107,47 @@ ENCRYPTED = pdf(["secret"]).replace(
     + b"> >> /ID [<00><00>] /Info",
 )
 
+W = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+ENTITIES = b"".join(b'<!ENTITY %c "%s">' % (98 + n, b"&%c;" % (97 + n) * 10) for n in range(9))
+LAUGHS = b'<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa">' + ENTITIES + b"]>"
+
+
+def office(base: bytes, part: str, body: bytes) -> bytes:
+    """A document with another part."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(base)) as given, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        for name in given.namelist():
+            made.writestr(name, body if name == part else given.read(name))
+    return out.getvalue()
+
+
+def worded(inside: bytes, before: bytes = b"") -> bytes:
+    said = before + b"<w:document " + W + b"><w:body>" + inside + b"</w:body></w:document>"
+    return office(docx("T", []), "word/document.xml", said)
+
+
+def lying(content: bytes) -> bytes:
+    """An archive whose list says that its document is small."""
+    entry = content.rfind(b"word/document.xml") - 46
+    return content[: entry + 24] + (1_000).to_bytes(4, "little") + content[entry + 28 :]
+
+
+SLIDE = "ppt/slides/slide1.xml"
+PARAGRAPH = b"<w:p><w:r><w:t>&j;</w:t></w:r></w:p>"
+
 BAD = [
+    ("secret.docx", reading.OLE + bytes(600), "it is encrypted, or of an Office before 2007"),
+    ("secret.pptx", reading.OLE + bytes(600), "it is encrypted, or of an Office before 2007"),
+    ("empty.pdf", b"", "it is empty"),
+    ("laughs.docx", worded(PARAGRAPH, LAUGHS), "amplification"),
+    ("deep.docx", worded(b"<w:p>" * 2_000 + b"</w:p>" * 2_000), "Excessive depth"),
+    ("lying.docx", lying(worded(b" " * (3 << 20))), "its parts cannot be read"),
+    ("bomb.pptx", office(slides(), SLIDE, b" " * (40 << 20)), "a ZIP bomb"),
+    (
+        "laughs.pptx",
+        office(slides(), SLIDE, LAUGHS + b"<d>&j;</d>"),
+        "amplification",
+    ),
     ("encrypted.pdf", ENCRYPTED, "encrypted"),
     ("broken.pdf", pdf(["text"])[:200], "cannot be opened"),
     ("page.pdf", HTML, "its name ends in .pdf, but its content is a HTML"),
@@ -162,6 +202,23 @@ def _ask_the_dead(readers: Readers) -> None:
     child: Any = readers._child
     child.poll = lambda: None
     readers.read("docs/a.txt", b"text")
+
+
+def test_a_document_that_names_a_file_of_this_machine_does_not_get_it(readers: Readers) -> None:
+    named = worded(b"<w:p><w:r><w:t>&x;</w:t></w:r></w:p>", b'<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/hostname">]>')
+    assert readers.read("docs/a.docx", named).text == ""
+
+
+def test_html_that_is_made_to_take_long_is_told_and_bounded() -> None:
+    """Deep nesting takes its parser time that grows with the square of it."""
+    readers = Readers()
+    readers.read("docs/a.txt", b"text")
+    readers._silent_seconds = 0.5
+    with pytest.raises(Unreadable, match="took longer than"):
+        readers.read("docs/deep.html", b"<html><body>" + b"<div>" * 800_000)
+    readers._silent_seconds = 60.0
+    assert readers.read("docs/a.html", b"<div>" * 500 + b"still read").text == "still read"
+    readers.close()
 
 
 @pytest.mark.slow

@@ -51,6 +51,9 @@ SUFFIXES = {
 }
 TITLES = {"pdf": "PDF", "html": "HTML", "docx": "DOCX", "pptx": "PPTX", "picture": "picture", "zip": "ZIP archive"}
 
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+"""How encrypted documents of Office begin, and old ones."""
+
 _HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S)
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 _SPACES = re.compile(r"(?<![ \t\xa0])[ \t\xa0]+\n")
@@ -109,6 +112,10 @@ def kind_of(key: str, content: bytes) -> str:
         return said  # a fragment
     if found == "html" and said in ("markdown", "text"):
         return said  # Markdown may begin with HTML, and text may be anything
+    if not content:
+        raise Unreadable("it is empty")
+    if content.startswith(OLE) and said in ("docx", "pptx"):
+        raise Unreadable("it is encrypted, or of an Office before 2007; store it without a password, as .docx or .pptx")
     what = f"a {TITLES.get(found, found)}" if found else "nothing of the kind"
     raise Unreadable(f"its name ends in .{suffix}, but its content is {what}; give it the name of what it is")
 

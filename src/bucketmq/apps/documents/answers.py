@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from bucketmq.apps.documents.library import Found
+from bucketmq.apps.documents.library import Found, Library
 from bucketmq.apps.documents.search import Hit
+from bucketmq.procedures.requests import Call, Procedure
 
 PASSAGES = 8
 QUOTE_CHARACTERS_MIN = 12
@@ -69,6 +70,13 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     quotes: tuple[Quote, ...] = ()
     refused: str = ""
     passages: tuple[Hit, ...] = ()
+
+
+def ask(library: Library, question: str, model: Asks | None, *, prefix: str = "") -> Procedure[Answer]:
+    """The answer to a question, from documents whose keys begin with `prefix`."""
+    found = yield from library.search(question, limit=PASSAGES, prefix=prefix)
+    answered: Answer = yield from Call(lambda found: answer(found, model), found)
+    return answered
 
 
 def answer(found: Found, model: Asks | None) -> Answer:

@@ -118,14 +118,13 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Answer a question from quoted passages alone, by Claude (ANTHROPIC_API_KEY); without a key, show the passages."""
-    from bucketmq.apps.documents.answers import PASSAGES, answer
+    from bucketmq.apps.documents import answers
     from bucketmq.apps.documents.library import Library
 
-    with open_bucket(context, url, probe=False) as bucket:
-        found = bucket.run(Library(bucket.api).search(question, limit=PASSAGES, prefix=prefix))
     model = _model()
     try:
-        answered = answer(found, model)
+        with open_bucket(context, url, probe=False) as bucket:
+            answered = bucket.run(answers.ask(Library(bucket.api), question, model, prefix=prefix))
     finally:
         if model is not None:
             model.close()

@@ -142,12 +142,13 @@ def test_a_document_costs_so_many_requests(shelf: Shelf) -> None:
     assert (own.list, own.look, own.delete) == (others.list, others.look, others.delete)
     bare.close()
     bucket = shelf.bucket
-    bucket.run(switch(bucket.api, "none"))
-    shelf.search("one")
-    before = bucket.requests
-    shelf.search("two")
-    spent_searching = bucket.requests - before
-    assert (spent_searching.get, spent_searching.list, spent_searching.look) == (2, 0, 0)
+    for gets in (5, 2):  # without the register the heads of all three tables are looked at
+        shelf.search("one")
+        before = bucket.requests
+        shelf.search("two")
+        spent_searching = bucket.requests - before
+        assert (spent_searching.get, spent_searching.list, spent_searching.look) == (gets, 0, 0)
+        bucket.run(switch(bucket.api, "none"))
 
 
 def test_another_encoder_is_built_beside_and_switched(shelf: Shelf) -> None:

@@ -142,6 +142,8 @@ def test_otlp_in_one_line_or_in_many() -> None:
     request = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record, {"body": {"intValue": "3"}}]}]}, "odd"]}
     expected = [Line(1794963723.0, "error", "payment failed | Timeout: ", "abc"), Line(None, "", "3")]
     assert lines(json.dumps(request)) == lines(json.dumps(request, indent=2)) == expected
+    record["severityNumber"] = "SEVERITY_NUMBER_ERROR2"
+    assert lines(json.dumps(request)) == expected
 
 
 def test_json_that_is_none_is_text() -> None:

@@ -112,10 +112,16 @@ def _record(record: Mapping[str, Any], key_field: str) -> Line:
     if isinstance(error, str) and error not in text:
         text = f"{text} | {error}: {attributes.get('exception.message', '')}"
     at = time_of(record.get("timeUnixNano")) or time_of(record.get("observedTimeUnixNano"))
-    number = record.get("severityNumber")
-    level = level_of(record.get("severityText")) or (level_of_number(number) if isinstance(number, int) else "")
+    level = level_of(record.get("severityText")) or _severity(record.get("severityNumber"))
     own = {**attributes, "traceId": record.get("traceId")}
     return Line(at, level, text[:TEXT_CHARS_MAX], key_of(own, key_field))
+
+
+def _severity(number: object) -> str:
+    """The level of a severity, which JSON may have by its name: SEVERITY_NUMBER_WARN2."""
+    if isinstance(number, str):
+        return level_of(number.removeprefix("SEVERITY_NUMBER_").rstrip("234"))
+    return level_of_number(number) if isinstance(number, int) else ""
 
 
 def _value(value: object) -> Any:

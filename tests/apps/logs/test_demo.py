@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.logs.quality import grouping, grouping_accuracy, sessions
+from bench.logs.quality import grouping, grouping_accuracy, grouping_in_parts, sessions
 
 
 @pytest.mark.long
@@ -41,7 +41,7 @@ def test_the_script_reads_samples_and_sessions(tmp_path: Path) -> None:
     (tmp_path / "loghub").mkdir()
     rows = "Content,EventId\n" + "".join(f"took {n} ms,E1\nwent to {n},E2\n" for n in range(5))
     (tmp_path / "loghub" / "Acme_2k.log_structured.csv.gz").write_bytes(gzip.compress(rows.encode()))
-    assert grouping(tmp_path) == {"Acme": 1.0}
+    assert grouping(tmp_path) == grouping_in_parts(tmp_path, 3) == {"Acme": 1.0}
     for name, lines in (("normal", "1 2 3\n" * 40), ("abnormal", "1 9\n" * 10)):
         (tmp_path / f"hdfs-sessions-{name}.txt.gz").write_bytes(gzip.compress(lines.encode()))
     assert sessions(tmp_path)["F1"] == 1.0

@@ -389,15 +389,16 @@ def test_the_end_of_an_earlier_burst_of_new_patterns_does_not_hide_the_next(logs
 
 
 class SlowToMute(MemoryStore):
-    """Does something else before it answers who muted what."""
+    """Does something else between looking who muted what and saying so."""
 
     meanwhile: Any = None
 
     def get(self, key: str, *args: Any, **options: Any) -> Any:
+        found = super().get(key, *args, **options)
         if key.endswith("alerts/mutes.json") and self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None
             meanwhile()
-        return super().get(key, *args, **options)
+        return found
 
 
 @pytest.mark.parametrize("kind", ["spike", "new-pattern"])
@@ -410,6 +411,16 @@ def test_an_end_that_comes_while_the_alert_is_being_opened_wins(kind: Any) -> No
     store.meanwhile = lambda: handle(other, over)  # after the first has looked whether it is over
     assert handle(bucket, began) == [] and store.meanwhile is None
     assert [key for key in keys(bucket) if "ended" not in key] == [f"{RESOLVED}{ID}-{START}.json"]
+    world.close()
+
+
+def test_a_mute_that_comes_while_the_alert_is_being_opened_wins() -> None:
+    store = SlowToMute()
+    world = World(store=store)
+    bucket, other = world.connect(), world.connect()
+    store.meanwhile = lambda: mute(other, 3600.0)  # after the first has looked whether it is muted
+    assert handle(bucket, BEGAN) == [] and store.meanwhile is None
+    assert f"{MUTED}{ID}.json" in keys(bucket) and f"{OPEN}{ID}.json" not in keys(bucket)
     world.close()
 
 

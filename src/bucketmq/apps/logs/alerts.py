@@ -251,7 +251,7 @@ def open_alert(bus: BucketApi, change: Change, settings: LogSettings) -> Procedu
     """Write the alert, unless it is there, is over, or is muted; whether it was written.
 
     Whoever opens looks for the end before and after, and whoever ends leaves it to be found before they look for the
-    alert: however the two meet, the end wins. Three HEADs, three GETs, and a put.
+    alert: however the two meet, the end wins. So does a mute. Three HEADs, four GETs, and a put.
     """
     now = yield from Now()
     alert = alert_of(change, settings, now=now)
@@ -261,7 +261,7 @@ def open_alert(bus: BucketApi, change: Change, settings: LogSettings) -> Procedu
     if (yield from _has_ended(bus, change)):
         yield from _put_resolved(bus, alert)
         return False
-    place = MUTED if (yield from _is_muted(bus, alert.id)) else OPEN
+    place = OPEN if (yield from _muted_by(bus, alert.id)) is None else MUTED
     key = f"{place}{alert.id}.json"
     patience = Patience(f"opening alert {alert.id}")
     while True:
@@ -281,7 +281,10 @@ def open_alert(bus: BucketApi, change: Change, settings: LogSettings) -> Procedu
         if there is not None and there[0].since == alert.since:
             yield from resolve(bus, there, muted=place == MUTED)
         return False
-    return place == OPEN
+    by = None if place == MUTED else (yield from _muted_by(bus, alert.id))
+    if by is not None:  # meanwhile, and found nothing to hide
+        yield from _hide(bus, alert.id, by)
+    return place == OPEN and by is None
 
 
 def close(bus: BucketApi, change: Change, settings: LogSettings) -> Procedure[bool]:
@@ -303,8 +306,8 @@ def close(bus: BucketApi, change: Change, settings: LogSettings) -> Procedure[bo
             was_open = was_open or (ended and place == OPEN)
     if not found and change.since:
         now = yield from Now()
-        muted = yield from _is_muted(bus, change.fingerprint)
-        yield from _put_resolved(bus, alert_of(change, settings, now=now), muted=muted)
+        muted = yield from _muted_by(bus, change.fingerprint)
+        yield from _put_resolved(bus, alert_of(change, settings, now=now), muted=muted is not None)
         there = yield from _read(bus, f"{OPEN}{change.fingerprint}.json")
         if there is not None and there[0].since == change.since:  # it was opened meanwhile
             return (yield from resolve(bus, there, count=change.count))
@@ -341,10 +344,11 @@ def _has_ended(bus: BucketApi, change: Change) -> Procedure[bool]:
     return found is not None and found[0].ends.get(change.fingerprint, -1) >= change.at
 
 
-def _is_muted(bus: BucketApi, id: str) -> Procedure[bool]:
+def _muted_by(bus: BucketApi, id: str) -> Procedure[str | None]:
+    """Who muted it, if somebody did and it holds. One GET."""
     bucket = yield from bus.open()
     muted = (yield from read_mutes(bucket)).mutes.get(id)
-    return muted is not None and muted.until > (yield from Now())
+    return muted.by if muted is not None and muted.until > (yield from Now()) else None
 
 
 def resolve(bus: BucketApi, there: tuple[Alert, Read], *, count: int = 0, muted: bool = False) -> Procedure[bool]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import bucketmq
 from bucketmq import Failed, Invalid
+from bucketmq.bucket import port
 from bucketmq.procedures.objects.copy import Copying, copy_many
-from bucketmq.procedures.requests import Copy, Create, StoreRequest
+from bucketmq.procedures.requests import Copy, Create, Remove, StoreRequest
 from procedures.objects.world import DEATHS, FAULTS, STORES, Killed, World, summary, told
 
 
@@ -78,6 +80,34 @@ def test_a_source_that_changes_meanwhile_is_not_copied_in_part() -> None:
         bucket.move("a", "b")
     assert world.objects() == {"a": b"2"}
     assert world.notes() == []
+    world.close()
+
+
+def test_half_a_move_of_what_is_too_large_to_be_read_keeps_both_and_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World("folder", tmp_path)
+    bucket = world.connect()
+    bucket.put("large", "x" * 100_000)
+    bucket.put("small", "y")
+    for key in ("large", "small"):  # both die between the copy and the removal
+        dying = world.connect(fault="dies before")
+
+        def meddle(number: int, request: StoreRequest, hands: Any = dying.hands) -> None:
+            if isinstance(request, Remove):
+                hands.dead = True
+                raise Killed
+
+        dying.hands.meddle = meddle
+        with pytest.raises(Killed):
+            dying.move(key, f"moved-{key}")
+    with monkeypatch.context() as patch:
+        patch.setattr(port, "OBJECT_BYTES_MAX", 50_000)
+        for seconds in (60, 7200):
+            world.advance(seconds)
+            bucket.recover()
+    assert world.notes() == []
+    assert sorted(world.objects()) == ["large", "moved-large", "moved-small"]
     world.close()
 
 

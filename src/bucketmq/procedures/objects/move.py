@@ -402,7 +402,10 @@ def _complete(bucket: OpenBucket, note: Note, version: Version, target: str) -> 
     recovery, so that all of them report the same event.
     """
     full_target = full_key(bucket, target)
-    made = yield from get(full_target)
+    try:
+        made = yield from get(full_target)
+    except Invalid:  # too large to be read, so nobody can write it again: both stay, and other notes are recovered
+        return Missing()
     if isinstance(made, Missing) or made.attributes.metadata.get(FROM) != origin_mark(note.key, version):
         return Missing()
     metadata = {**made.attributes.metadata, WRITE: f"{note.write}-again"}

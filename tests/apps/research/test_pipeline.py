@@ -79,7 +79,9 @@ def by_spark(request: pytest.FixtureRequest) -> Runs:
     [
         ("worker", "workers"),
         ("pipeline", "spark"),
-        pytest.param("spark", "spark", marks=pytest.mark.slow),
+        pytest.param(
+            "spark", "spark", marks=[pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+        ),
     ],
 )
 def test_the_same_trials_have_the_same_results_wherever_they_run(

@@ -17,6 +17,10 @@ GROWTH_MAX = 1.3
 SLACK = {"rss_mb": 20.0, "handles": 10.0, "directories": 100.0, "objects": 500.0}
 """What a quarter of the run may have more than an earlier one, beside the factor."""
 
+CEILINGS = {"rss_mb watcher": 350.0}
+"""What is not level within an hour but bounded. A watcher remembers the last 100,000 events, to recognise duplicates,
+and up to 64 MB of segments."""
+
 
 class Samples:
     """A series for each thing that is measured."""
@@ -47,9 +51,15 @@ class Samples:
             self.add("directories", sum(len(directories) for _, directories, _ in os.walk(folder)))
 
     def growing(self) -> list[str]:
-        """What is larger in the last quarter than in the second."""
-        found = []
+        """What is larger in the last quarter than in the second, or above its ceiling."""
+        found = [
+            f"{name} grows beyond {ceiling:.0f}: {max(self.series[name]):.0f}"
+            for name, ceiling in CEILINGS.items()
+            if max(self.series.get(name, [0])) > ceiling
+        ]
         for name, values in self.series.items():
+            if name in CEILINGS:
+                continue
             quarter = len(values) // 4
             if quarter:
                 early, late = statistics.median(values[quarter : 2 * quarter]), statistics.median(values[-quarter:])

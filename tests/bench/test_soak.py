@@ -57,8 +57,11 @@ def test_what_grows_is_seen_and_what_is_level_is_not() -> None:
     for number in range(40):
         samples.add("objects", 1_000 + 100 * number)
         samples.add("rss_mb worker", 60 + number % 3)
+        samples.add("rss_mb watcher", 60 + 5 * number)
 
     assert [problem.split(" grows")[0] for problem in samples.growing()] == ["objects"]
+    samples.add("rss_mb watcher", 1_000)
+    assert [problem.split(" grows")[0] for problem in samples.growing()] == ["rss_mb watcher", "objects"]
 
 
 def test_who_takes_over_makes_up_for_what_was_missed_at_twice_the_rate() -> None:

@@ -111,7 +111,7 @@ def test_fields_that_a_later_release_adds_are_passed_over(document):
     "body", [b"", b"\n", b"null", b"[]", b'"x"', b"{", b"\xff", b'{"format":null}', b"{}{}", b"\0"]
 )
 def test_what_is_no_such_document_is_corrupt_and_named(kind, body):
-    with pytest.raises(Corrupt, match=rf"a/key is not a {kind.__name__.lower()}"):
+    with pytest.raises(Corrupt, match=rf"a/key cannot be read as {kind.__name__}"):
         documents.decode(kind, body, "a/key")
 
 

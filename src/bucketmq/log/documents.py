@@ -113,7 +113,7 @@ def decode(kind: type[Document], body: bytes, key: str) -> Document:
             raise Corrupt(f"{key} has format {stamp.format}, this release reads up to {newest}; upgrade bucketmq")
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Corrupt(f"{key} is not a {kind.__name__.lower()} ({error}); restore it from a copy") from error
+        raise Corrupt(f"{key} cannot be read as {kind.__name__} ({error}); restore it from a copy") from error
 
 
 def format_of(body: bytes, key: str) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from processes.below import EXECUTOR, PYTHON_WORKER, below
 
 import bucketmq
 from bucketmq.apps.moderation.demo.account import add_up, all_settled, counts
@@ -33,10 +34,6 @@ SETTLE_SECONDS = 240.0
 CLIENTS = 4
 SUBMIT_SECONDS = 45.0
 ROUTER, INGEST, DRIVER, WORKER = "router", "ingest", "driver", "worker"
-
-PYTHON_WORKER = b"\0pyspark.worker\0"
-"""In one process with the driver, an executor is what runs stages: Python's side of it. Others plan, on the driver."""
-EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
 class Persistent:
@@ -82,28 +79,6 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _below(driver: Member, mark: bytes) -> list[int]:
-    """The processes below a driver that have this in their command line."""
-    parents: dict[int, int] = {}
-    marked = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            if mark in (path / "cmdline").read_bytes():
-                marked.append(int(path.name))
-        except (OSError, ValueError):
-            continue
-
-    def is_below(pid: int) -> bool:
-        while pid in parents:
-            if pid == driver.process.pid:
-                return True
-            pid = parents[pid]
-        return False
-
-    return [pid for pid in marked if is_below(pid)]
-
-
 def _until(holds: Callable[[], bool], crew: Crew, seconds: float) -> None:
     by = time.monotonic() + seconds
     while not holds():
@@ -146,8 +121,8 @@ def test_every_accepted_post_ends_in_one_place_though_everything_is_killed(
             _until(lambda: routed() > 10, crew, 120)
             for name in chance.sample([ROUTER, INGEST, WORKER, DRIVER, ROUTER, INGEST, WORKER], 7):
                 if name == WORKER:
-                    _until(lambda: bool(_below(driver, executor)), crew, 120)
-                    for pid in _below(driver, executor):
+                    _until(lambda: bool(below(driver.process.pid, executor)), crew, 120)
+                    for pid in below(driver.process.pid, executor):
                         _kill(pid)
                 else:
                     _restart(crew.members[name], chance)

@@ -56,7 +56,7 @@ def agree(shelf: Shelf, copy: LanceCopy, **options: Any) -> None:
 
 def test_a_copy_finds_what_the_exact_search_finds(shelf: Shelf, tmp_path: Path) -> None:
     done = update(shelf.bucket, str(tmp_path))
-    assert (done.chunks, done.documents, done.anew) == (7, 5, True)
+    assert (done.chunks, done.documents, done.rebuilt) == (7, 5, True)
     copy = LanceCopy(str(tmp_path))
     agree(shelf, copy)
     agree(shelf, copy, prefix="docs/it's")
@@ -71,7 +71,7 @@ def test_a_copy_follows_changes_and_deletions(shelf: Shelf, tmp_path: Path) -> N
     shelf.bucket.delete("docs/b.txt")
     shelf.work()
     done = update(shelf.bucket, str(tmp_path))
-    assert (done.documents, done.gone, done.anew) == (3, 1, False)
+    assert (done.documents, done.gone, done.rebuilt) == (3, 1, False)
     agree(shelf, copy)
     assert update(shelf.bucket, str(tmp_path)).files == 0, "nothing has changed"
     for doc in shelf.texts():
@@ -103,15 +103,15 @@ def test_a_copy_that_died_half_way_or_has_rows_twice_is_what_the_table_is_afterw
     update(shelf.bucket, str(tmp_path))
     dataset = lance.dataset(str(tmp_path))
     dataset.update_config({lance_copy.STATE: before})  # it died behind the rows, before it noted the files
-    assert not update(shelf.bucket, str(tmp_path)).anew
+    assert not update(shelf.bucket, str(tmp_path)).rebuilt
     agree(shelf, LanceCopy(str(tmp_path)))
     dataset = lance.dataset(str(tmp_path))
     dataset.insert(dataset.to_table(limit=2))  # as two updates at a time would
-    assert update(shelf.bucket, str(tmp_path)).anew
+    assert update(shelf.bucket, str(tmp_path)).rebuilt
     agree(shelf, LanceCopy(str(tmp_path)))
 
 
-def test_another_encoder_that_serves_is_copied_anew(tmp_path: Path) -> None:
+def test_another_encoder_that_serves_is_copied_again(tmp_path: Path) -> None:
     from bucketmq.apps.documents.serving import switch
 
     shelf = Shelf(encoders=("none", "granite"))
@@ -122,7 +122,7 @@ def test_another_encoder_that_serves_is_copied_anew(tmp_path: Path) -> None:
     assert LanceCopy(str(tmp_path)).search("bread").ranking == "bm25"
     bucket.run(switch(bucket.api, "granite"))
     done = update(bucket, str(tmp_path))
-    assert (done.encoder, done.anew) == ("granite", True)
+    assert (done.encoder, done.rebuilt) == ("granite", True)
     assert LanceCopy(str(tmp_path)).search("bread").ranking == "hybrid"
     shelf.close()
 
@@ -134,7 +134,7 @@ def test_where_there_is_nothing_to_copy_or_to_search_that_is_said(tmp_path: Path
         LanceCopy(str(tmp_path))
 
 
-def test_with_an_index_of_vectors_and_a_small_samplenearly_the_same_is_found(
+def test_with_an_index_of_vectors_and_a_small_sample_nearly_the_same_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lance_copy, "INDEXED_MIN", 500)
@@ -146,7 +146,7 @@ def test_with_an_index_of_vectors_and_a_small_samplenearly_the_same_is_found(
         table.upsert(made_up_rows(dice, 2_000, 0))
         update(bucket, str(tmp_path))
         table.upsert(made_up_rows(dice, 20, 1))  # these are in no index yet
-        assert not update(bucket, str(tmp_path)).anew
+        assert not update(bucket, str(tmp_path)).rebuilt
         assert len(lance.dataset(str(tmp_path)).describe_indices()) == 2
         exact = Library(bucket.api, encoder_of=lambda *_, **__: fixed)
         copy = LanceCopy(str(tmp_path), encoder_of=lambda *_, **__: fixed)

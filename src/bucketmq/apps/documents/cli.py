@@ -208,7 +208,7 @@ def lance(
     if wants_json(context, as_json):
         emit(msgspec.to_builtins(done))
     else:
-        how = "made" if done.anew else "updated"
+        how = "made" if done.rebuilt else "updated"
         came, chunks = plural(done.documents, "document"), plural(done.chunks, "chunk")
         emit_text(f"{how}: {came} came or changed, {done.gone:,} went; {chunks} of {done.encoder}")
 

@@ -3,7 +3,7 @@ words and one of its vectors on disk, both searched together.
 
 The table stays what is true, and the copy follows it. `update` reads the files of the table that changed since, and
 brings in the documents of each in one commit, so a document is there as it was or as it is. A copy that does not have
-as many chunks as the table afterwards is made anew, in one commit as well. One process updates a copy at a time; any
+as many chunks as the table afterwards is built again, in one commit as well. One process updates a copy at a time; any
 number search it meanwhile.
 
 Words and vectors give candidates, whose scores are BM25 and the cosine as in `search`. What a standard deviation is, a
@@ -89,7 +89,7 @@ class Updated(msgspec.Struct, frozen=True, kw_only=True):
     gone: int
     files: int
     """Of the table that were read."""
-    anew: bool
+    rebuilt: bool
     """The copy was made from nothing."""
 
 
@@ -143,7 +143,9 @@ def _made_anew(bucket: Bucket, path: str, name: str, at: Snapshot) -> Updated:
     documents = len(_states(dataset.to_table(columns=["doc", "at"])))
     _remember(dataset, name, at)
     read = len(at.files)
-    return Updated(encoder=name, version=at.version, chunks=at.rows, documents=documents, gone=0, files=read, anew=True)
+    return Updated(
+        encoder=name, version=at.version, chunks=at.rows, documents=documents, gone=0, files=read, rebuilt=True
+    )
 
 
 def _followed(bucket: Bucket, path: str, name: str, at: Snapshot) -> Updated | None:
@@ -169,7 +171,9 @@ def _followed(bucket: Bucket, path: str, name: str, at: Snapshot) -> Updated | N
         return None
     if read or known.version != at.version:
         _remember(dataset, name, at)
-    return Updated(encoder=name, version=at.version, chunks=at.rows, documents=came, gone=gone, files=read, anew=False)
+    return Updated(
+        encoder=name, version=at.version, chunks=at.rows, documents=came, gone=gone, files=read, rebuilt=False
+    )
 
 
 def _commit(dataset: Any, rows: pa.Table, which: str) -> None:

@@ -66,7 +66,7 @@ def test_the_verbs_are_those_of_the_plan() -> None:
     groups += [f"notifications {verb}" for verb in ("set", "show", "reset")]
     groups += [f"moderation {verb}" for verb in ("ingest", "route", "desk", "status", "demo")]
     groups += [f"artifacts {verb}" for verb in ARTIFACTS]
-    groups += [f"documents {verb}" for verb in ("search", "why", "graph", "ask", "status", "switch")]
+    groups += [f"documents {verb}" for verb in ("search", "why", "graph", "ask", "status", "switch", "lance")]
     groups += [f"research {verb}" for verb in ("start", "status", "report", "check", "stop")]
     groups += [f"images {verb}" for verb in ("show", "ls", "rebuild")]
     groups += [f"logs {verb}" for verb in ("tail", "templates", "alerts", "explain", "mute")]

@@ -23,7 +23,7 @@ ELSEWHERE = {
     "logs explain": "tests/apps/logs/test_cli runs it, with an alert",
     **{
         f"documents {verb}": "tests/apps/documents/test_verbs runs it, on documents that are indexed"
-        for verb in ("ask", "graph", "search", "switch", "why")
+        for verb in ("ask", "graph", "lance", "search", "switch", "why")
     },
     "moderation demo": "tests/apps/moderation/test_demo runs it, where Spark is",
     "pipeline run": "test_pipeline runs it, where Spark is",

@@ -195,6 +195,7 @@ class Noted:
 
 of_process().lend("s", resources_of("s", Noted, lambda batch, noted: None))
 if sys.argv[2] != "end":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a run without a terminal may have it ignored, and hands that on
     close_before_exit()
     os._exit(0) if sys.argv[2] == "exit" else os.kill(os.getpid(), int(sys.argv[2]))
 """

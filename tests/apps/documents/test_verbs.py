@@ -51,7 +51,7 @@ def test_what_is_not_there_is_said_and_has_its_exit_code(cli: Cli) -> None:
 def test_a_copy_in_lance_is_made_and_searched(cli: Cli, tmp_path: Path) -> None:
     pytest.importorskip("lance")
     assert "made: 2 documents came or changed, 0 went; 2 chunks of none" in cli("documents", "lance", tmp_path).out
-    assert cli("documents", "lance", tmp_path, "--json").row["anew"] is False
+    assert cli("documents", "lance", tmp_path, "--json").row["rebuilt"] is False
     ran = cli("documents", "search", "exclusive lease", "--lance", tmp_path)
     assert ran.code == 0 and "docs/handbook.md#0  (Leases)" in ran.out and "by words alone" in ran.err
     assert "there is no copy" in cli("documents", "search", "lease", "--lance", tmp_path / "none").err

@@ -10,7 +10,8 @@ import pytest
 import bucketmq
 from bucketmq import Failed, Invalid
 from bucketmq.bucket import port
-from bucketmq.procedures.objects.copy import Copying, copy_many
+from bucketmq.bucket.port import Attributes
+from bucketmq.procedures.objects.copy import Copying, Decided, copy_many
 from bucketmq.procedures.requests import Copy, Create, Remove, StoreRequest
 from procedures.objects.world import DEATHS, FAULTS, STORES, Killed, World, summary, told
 
@@ -153,3 +154,18 @@ def test_many_are_copied_and_told_together_and_what_is_taken_says_so(world: Worl
     assert world.notes() == []
     with pytest.raises(Invalid, match="twice"):
         bucket.run(copy_many(opened, [Copying("a", "d"), Copying("b", "d")]))
+
+
+def test_a_copy_that_was_decided_replaces_the_state_that_was_seen_and_no_other(world: World) -> None:
+    bucket = world.connect()
+    bucket.put_many({"a": "new", "b": "old"})
+    opened = bucket.run(bucket.api.open())
+    source, there = (world.store.look(f"{world.prefix}/{key}") for key in "ab")
+    wanted = Copying("a", "b", 3, Decided(source, there, Attributes("text/x-own", {"own": "1"})))
+    for kind in ("b", "contended"):
+        (end,) = bucket.run(copy_many(opened, [wanted]))
+        assert (end.kind if isinstance(end, Failed) else end.key) == kind
+    read = bucket.get("b")
+    assert (read.body, read.content_type, read.metadata) == (b"new", "text/x-own", {"own": "1"})
+    assert summary(bucket)[2:] == [("changed", "b")]
+    assert world.notes() == []

@@ -61,6 +61,16 @@ def copy(
     )
 
 
+class Decided(msgspec.Struct, frozen=True):
+    """What a copy was decided on, and what goes beside it. If either object is in another state, it is `Contended`."""
+
+    source: Found
+    there: Found | Missing
+    """The target, which this replaces if there is one."""
+    attributes: Attributes
+    cause: Cause = NO_CAUSE
+
+
 class Copying(msgspec.Struct, frozen=True):
     """One object of `copy_many`."""
 
@@ -68,6 +78,13 @@ class Copying(msgspec.Struct, frozen=True):
     target: str
     size_bytes: int = 0
     """What it is known to have: where the store does not copy, so much is in memory."""
+    decided: Decided | None = None
+    """If the caller has looked at both objects."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the bytes come through this process even where the store copies."""
+        return self.decided is not None and isinstance(self.decided.there, Found)
 
 
 def copy_many(
@@ -76,25 +93,33 @@ def copy_many(
     """Copy objects to keys that are free, and report them together; what became of each, in the same order.
 
     Where the store copies one HEAD and one PUT each; elsewhere a GET in place of the HEAD. For each 500 objects or
-    32 MiB two PUTs and a DELETE.
+    32 MiB two PUTs and a DELETE. What was `decided` is not looked at again, and may replace an object: that is read.
     """
     check_distinct([each.target for each in copies], "the target")
 
     def carry(batch: Sequence[Copying]) -> Procedure[list[Stored | BucketMQError]]:
-        sources = yield from abreast([_source(bucket, each.key, each.target) for each in batch])
+        sources = yield from abreast([_source_of_one(bucket, each) for each in batch])
         ends: list[Stored | BucketMQError] = [each for each in sources if isinstance(each, BucketMQError)]
         writes: list[Write] = []
         for each, source in zip(batch, sources, strict=True):
             if not isinstance(source, BucketMQError):
-                writes.append((yield from _write(bucket, (each.key, each.target), source, replace=False, cause=cause)))
+                way, decided = (each.key, each.target), each.decided
+                its = cause if decided is None else decided.cause
+                writes.append((yield from _write(bucket, way, source, replace=False, cause=its, decided=decided)))
         done = iter((yield from carry_out(bucket, writes)))
         missed = iter(ends)
         return [next(missed) if isinstance(each, BucketMQError) else next(done) for each in sources]
 
     # The first shows whether the store copies. If it does not, only so much may be read at a time.
     first = 1 if bucket.copies and not bucket.has_copied else 0
-    rest = in_batches(copies[first:], lambda each: 0 if bucket.copies else each.size_bytes)
+    rest = in_batches(copies[first:], lambda each: 0 if bucket.copies and not each.is_read else each.size_bytes)
     return (yield from in_turn(chain(in_batches(copies[:first]), rest), carry, lambda each: each.target))
+
+
+def _source_of_one(bucket: OpenBucket, wanted: Copying) -> Procedure[Object | Found]:
+    if wanted.decided is None:
+        return (yield from _source(bucket, wanted.key, wanted.target))
+    return wanted.decided.source
 
 
 def _source(bucket: OpenBucket, key: str, target: str, if_version: str | None = None) -> Procedure[Object | Found]:
@@ -111,12 +136,18 @@ def _source(bucket: OpenBucket, key: str, target: str, if_version: str | None = 
 
 
 def _write(
-    bucket: OpenBucket, way: tuple[str, str], source: Object | Found, *, replace: bool, cause: Cause
+    bucket: OpenBucket,
+    way: tuple[str, str],
+    source: Object | Found,
+    *,
+    replace: bool,
+    cause: Cause,
+    decided: Decided | None = None,
 ) -> Procedure[Write]:
     key, target = way
     write = yield from NewId()
     note = Note(verb="put", key=target, write=write, cause=cause)
-    return Write(note, _act(bucket, note, full_key(bucket, key), source, replace=replace))
+    return Write(note, _act(bucket, note, full_key(bucket, key), source, replace=replace, decided=decided))
 
 
 def source_of(bucket: OpenBucket, full: str) -> Procedure[Object | Found | Missing]:
@@ -124,13 +155,21 @@ def source_of(bucket: OpenBucket, full: str) -> Procedure[Object | Found | Missi
     return (yield from (look(full) if bucket.copies else get(full)))
 
 
-def _act(bucket: OpenBucket, note: Note, full: str, source: Object | Found, *, replace: bool) -> Procedure[ObjectEvent]:
-    attributes = attributes_of(
-        source.attributes.content_type, source.attributes.metadata, note.cause, bucketmq_write=note.write
-    )
+def _act(
+    bucket: OpenBucket,
+    note: Note,
+    full: str,
+    source: Object | Found,
+    *,
+    replace: bool,
+    decided: Decided | None,
+) -> Procedure[ObjectEvent]:
+    beside = source.attributes if decided is None else decided.attributes
+    attributes = attributes_of(beside.content_type, beside.metadata, note.cause, bucketmq_write=note.write)
     full_target = full_key(bucket, note.key)
     patience = Patience(f"copying {full} to {full_target}")
-    found: Found | Missing = Missing()  # as a rule; otherwise the write is refused, and looks
+    # Free, as a rule; otherwise the write is refused, and looks.
+    found: Found | Missing = Missing() if decided is None else decided.there
     kind: Kind = "created"
     while True:
         began = yield from Now()
@@ -147,13 +186,15 @@ def _act(bucket: OpenBucket, note: Note, full: str, source: Object | Found, *, r
         if isinstance(found, Found) and is_ours(found, attributes):
             version, stored_at = found.version, found.stored_at
             break
-        if isinstance(found, Found) and not replace:
+        if decided is not None and found != decided.there:
+            raise Contended(f"{full_target} was written meanwhile; look at it again, and decide by what is there")
+        if isinstance(found, Found) and decided is None and not replace:
             raise Invalid(
                 f"there is an object at {full_target}; it was not touched: choose another key, or say replace=True"
             )
         if isinstance(found, Missing) or kind == "changed":
             yield from patience.again(reply)
-            found = yield from look(full_target)
+            found = (yield from look(full_target)) if decided is None else decided.there
     size = len(source.body) if isinstance(source, Object) else source.size_bytes
     return (
         yield from told(

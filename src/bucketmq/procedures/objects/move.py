@@ -74,8 +74,8 @@ class Move(msgspec.Struct, frozen=True):
     if_version: str | None = None
     replace: bool = False
     cause: Cause = NO_CAUSE
-    source: Object | None = None
-    """The object as it was just read: then it is not read again."""
+    source: Object | Found | None = None
+    """The object as it was just read, or looked at: then it is not again."""
 
 
 def move(

@@ -16,12 +16,12 @@ class Stopped(BaseException):
 
 
 @contextlib.contextmanager
-def dying_after(writes: int) -> Iterator[None]:
+def dying_after(writes: int, kinds: tuple[type, ...] = (Create, Replace)) -> Iterator[None]:
     """So many writes are made, whatever bucket they go to; the next one ends the process."""
     left, perform = [writes], Hands.perform
 
     def dying(hands: Hands, request: Any) -> Any:
-        if isinstance(request, Create | Replace):
+        if isinstance(request, kinds):
             if left[0] == 0:
                 raise Stopped
             left[0] -= 1

@@ -172,7 +172,15 @@ FROM_FILES = FromEvents(filter="key REGEXP '^incoming/'", content="text", size_b
         (FROM_POSTS, stages.count_or_wait, (ToObjects(template="out/{id}", body="words"),)),
         (FROM_POSTS, stages.count_words, (ToObjects(template="out/{id}", if_exists="newer", newer_by="revision"),)),
         (FROM_POSTS, stages.so_far, (ToObjects(template="out/{text}"),)),
-        (FROM_FILES, stages.measure, (ToObjects(template="out/{+key}"),)),
+        (
+            FROM_FILES,
+            stages.measure,
+            (
+                ToObjects(template="out/{+key}"),
+                ToObjects(template="out/moved/{+key}", copy_of="key", move=True),
+                ToObjects(template="out/copied/{+key}", copy_of="key"),
+            ),
+        ),
         (FROM_FILES, stages.measure, (ToQueue(queue="out"),)),
         (
             FROM_POSTS,
@@ -238,7 +246,8 @@ def results(inbox: Inbox) -> tuple[list[Any], list[str]]:
     for path in sorted(folder.rglob("*")) if folder.exists() else ():
         if path.is_file():
             read = inbox.bucket.get(f"out/{path.relative_to(folder)}")
-            came.append((read.key, read.body, read.content_type, read.metadata, read.hops))
+            beside = {name: value for name, value in read.metadata.items() if name != "copy-of"}  # has a version in it
+            came.append((read.key, read.body, read.content_type, beside, "copy-of" in read.metadata, read.hops))
     queues = (inbox.bucket.queue(name) for name in ("posts", "events"))
     reasons = (letter.reason for queue in queues for letter in queue.dead_letters.peek())
     return came, sorted(reason.replace(inbox.url, "the bucket") for reason in reasons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from bucketmq.pipeline import FromEvents, FromQueue, Pipeline, ToObjects, ToQueu
 from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.ends import Target
 from bucketmq.pipeline.shape import shape_stage
+from bucketmq.procedures.requests import Copy, Create, Delete, Remove, Replace
 from bucketmq.spark.options import sink_options, targets_option
-from bucketmq.spark.write.targets_sink import TargetsStreamWriter
+from bucketmq.spark.write.targets_sink import TargetsStreamWriter, Wrote
 from pipeline.dying import Stopped, dying_after
 from pipeline.test_lineage import CHUNKS, found_in, pipelined
 from pipeline.test_pipeline import posts, run, run_again
@@ -48,8 +50,12 @@ def test_messages_objects_and_a_table_of_a_batch_that_is_run_again_are_there_onc
             ToQueue(queue="second", where="id IN ('p1', 'p2')"),
             ToQueue(queue="third", bucket=other.url),
             ToObjects(template="there/{id}", bucket=other.url),
+            ToObjects(template="copied/{id}", copy_of="id", where="id = 'p1'"),
+            ToObjects(template="moved/{id}", copy_of="id", move=True, where="id IN ('p1', 'p2')"),
         ),
     )
+    for name in ("p1", "p2"):
+        inbox.bucket.put(name, name)
     run(inbox, pipeline)
     assert len(list(marks.iterdir())) == 20  # however many targets there are
     run_again(inbox, pipeline)
@@ -58,7 +64,10 @@ def test_messages_objects_and_a_table_of_a_batch_that_is_run_again_are_there_onc
     assert sorted(body["id"] for body in inbox.bodies("second")) == ["p1", "p2"]
     assert sorted(body["id"] for body in other.bodies("third")) == names
     assert sorted(row["id"] for row in inbox.spark.read.parquet(out).collect()) == names[1:]
-    assert sorted(body["key"] for body in inbox.bodies("events")) == [f"here/{name}" for name in names]
+    copied, moved = ["copied/p1"], ["moved/p1", "moved/p2"]
+    told = [*copied, *(f"here/{name}" for name in names), *moved, "p1", "p2"]
+    assert sorted(body["key"] for body in inbox.bodies("events")) == told
+    assert [inbox.bucket.get(key).body for key in (*copied, *moved)] == [b"p1", b"p1", b"p2"]
     assert sorted(body["key"] for body in other.bodies("events")) == [f"there/{name}" for name in names]
     other.bucket.close()
 
@@ -106,6 +115,38 @@ def test_a_batch_that_dies_between_any_two_writes_and_is_run_again_completes_eve
     for each, folder in ((plain_inbox, "here"), (other, "there")):
         assert sorted(path.name for path in each.file(folder).iterdir()) == names
     other.bucket.close()
+
+
+@pytest.mark.parametrize("writes", range(0, 16, 3))
+def test_a_batch_that_copies_and_moves_dies_between_any_two_writes_and_is_completed_when_it_is_run_again(
+    plain_inbox: Inbox, writes: int
+) -> None:
+    """Every source is copied before it goes."""
+    targets = (
+        ToObjects(template="moved/{id}", copy_of="text", copy_version="version", move=True),
+        ToObjects(template="copied/{id}", copy_of="text", copy_version="version"),
+    )
+    made = {f"in/{n}": plain_inbox.bucket.put(f"in/{n}", str(n)).version for n in range(3)}
+    rows = [{"id": key[-1], "text": key, "version": version} for key, version in made.items()]
+    stage = shape_stage(targets, "id string, text string, version string")
+    batch = stage.run(pa.RecordBatch.from_pylist(rows)).append_column(DEAD, pa.nulls(3, pa.string()))
+    given = {"path": plain_inbox.url, "targets": targets_option("p", targets), "deadLetters": "posts", "txn": "t"}
+
+    def attempt() -> dict[str, int]:
+        written = TargetsStreamWriter(sink_options(given), from_arrow_schema(batch.schema)).write(iter([batch]))
+        assert isinstance(written, Wrote)
+        return written.counts
+
+    with contextlib.suppress(Stopped), dying_after(writes, (Create, Replace, Copy, Remove, Delete)):
+        attempt()
+        assert writes > 13
+    attempt()
+    assert attempt() == {"written": 0, "same": 6, "kept": 0}
+    for folder in ("moved", "copied"):
+        assert {path.name: path.read_text() for path in plain_inbox.file(folder).iterdir()} == {
+            str(n): str(n) for n in range(3)
+        }
+    assert not list(plain_inbox.file("in").glob("*"))
 
 
 def test_a_target_that_is_away_fails_the_batch_by_its_name_and_loses_nothing(

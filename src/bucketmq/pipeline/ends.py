@@ -211,10 +211,21 @@ class ToObjects(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Which rows: a column of truth values, or a condition like `score >= 0.8 AND kind = "image"`."""
     bucket: str | None = None
     """The URL of another bucket that the objects are written to, and their events reported in."""
+    copy_of: str | None = None
+    """In place of `body`: the column that has the key of an object of the pipeline's bucket, whose bytes the object
+    gets. Copied inside the store where that can, without reading them. Content type and metadata are the source's,
+    unless this target names others."""
+    copy_version: str | None = None
+    """The column that says which state of it; null for whatever is there. Left out, and `copy_of` is the event's `key`:
+    its `content_version` or `version`. If the source is not in that state any more, the row is done and copies
+    nothing: a newer event reports what is there."""
+    move: bool = False
+    """Whether the source goes when the copy is there: one event, `moved`. Moves come after all other objects."""
 
     def __post_init__(self) -> None:
         check_template(self.template)
         _check_bucket(self.bucket)
+        _check_copy(self)
         if self.if_exists not in get_args(IfExists):
             raise Invalid(f"if_exists must be keep, replace, newer or newest, not {self.if_exists!r}")
         if (self.if_exists in ("newer", "newest")) != (self.newer_by is not None):
@@ -251,6 +262,22 @@ class ToTable(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 def _check_bucket(url: str | None) -> None:
     if url is not None:
         check_url(url)
+
+
+def _check_copy(target: ToObjects) -> None:
+    if target.copy_of is None:
+        if target.move or target.copy_version is not None:
+            raise Invalid("move and copy_version go with copy_of, the column that has the key of the source")
+        return
+    if target.body is not None:
+        raise Invalid("an object has the bytes of the column body, or those of the object copy_of: leave one out")
+    if target.bucket is not None:
+        raise Invalid("copy_of copies within the pipeline's bucket; for another one read the content and write a body")
+    if target.follows is not None:
+        raise Invalid("copies do not follow their source; leave follows out, or read the content and write a body")
+    beside = (target.content_type, target.metadata, target.tags, target.newer_by)
+    if target.move and any(each is not None for each in beside):
+        raise Invalid("a move keeps content type and metadata; leave content_type, metadata, tags and newer_by out")
 
 
 def _title(what: str, bucket: str | None) -> str:

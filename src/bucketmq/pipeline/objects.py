@@ -23,8 +23,8 @@ from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.verbs import Patience, look
 
-Did = Literal["written", "same", "kept"]
-"""What became of a thing: written; there already; or something else is there and stays."""
+Did = Literal["written", "same", "kept", "gone"]
+"""What became of a thing: written; there already; something else is there and stays; or a copy's source is gone."""
 
 SHORT_BYTES = 200
 """Every file system has room for such a name."""
@@ -64,7 +64,7 @@ def _write_group(bucket: OpenBucket, wanted: Sequence[Wanted]) -> Procedure[list
         for place, found in seen.items():
             target, thing, cause, origin = wanted[place]
             attributes = attributes_of(target, thing, origin)
-            decided = _decide(target, found, attributes, origin)
+            decided = decide(target, found, attributes, origin)
             if decided is not None:
                 done[place] = decided
                 continue
@@ -110,7 +110,7 @@ def check_keys(bucket: OpenBucket, keys: Iterable[str]) -> Procedure[None]:
                 yield from look(full_key(bucket, name))
 
 
-def _decide(target: ToObjects, found: Found | Missing, wanted: Attributes, origin: Origin | None) -> Did | None:
+def decide(target: ToObjects, found: Found | Missing, wanted: Attributes, origin: Origin | None) -> Did | None:
     """What becomes of a thing without writing it; None if it is to be written."""
     if isinstance(found, Missing):
         return None
@@ -149,11 +149,12 @@ def _number(text: str) -> int | None:
 
 def that_count(target: ToObjects, things: Iterable[tuple[Thing, Cause]]) -> list[tuple[Thing, Cause]]:
     """Of several things for one key the one that stays in the end, so that they need not race with one another."""
-    chosen: dict[str, tuple[Thing, Cause]] = {}
+    chosen: dict[tuple[str, str | None], tuple[Thing, Cause]] = {}
     for thing, cause in things:
-        before = chosen.get(thing.key)
+        name = thing.key, thing.copy_of if target.move else None  # each of several sources has to go
+        before = chosen.get(name)
         if before is None or (target.if_exists == "replace") or _supersedes(target, before[0], thing):
-            chosen[thing.key] = thing, cause
+            chosen[name] = thing, cause
     return list(chosen.values())
 
 

@@ -192,7 +192,8 @@ class ObjectShape:
     def __call__(self, batch: pa.RecordBatch, wanted: Sequence[bool]) -> pa.Array:
         things = self._maker.things(chosen(batch, wanted))
         if self._check_keys is not None:
-            self._check_keys(self._target.bucket, [each.key for row in things for each in row])
+            keys = [key for row in things for each in row for key in (each.key, each.copy_of) if key is not None]
+            self._check_keys(self._target.bucket, keys)
         return spread(as_column(things), wanted)
 
 

@@ -21,6 +21,7 @@ from bucketmq.log.bodies import check_finite
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.ends import ToObjects
 from bucketmq.pipeline.template import filler, names_of
+from bucketmq.procedures.objects.keys import check_object_key
 from bucketmq.procedures.objects.metadata import OWN_METADATA
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ DIGEST = "sha256"
 SOURCE_KEY, SOURCE_VERSION, SOURCE_ORDER = "source-key", "source-version", "source-order"
 """The metadata of an object that follows another: which one, in which state, and which turn of its register it was."""
 
+COPY_OF = "copy-of"
+"""The metadata of a copy: of which state of which object, so that copying it again can be left out."""
+
 TAG = "tag-"
 """What the names of tags begin with among metadata."""
 
@@ -41,10 +45,13 @@ SOURCE_KEY_CHARS_MAX = 700
 STAMP_BYTES = 160
 """Room that every write needs for its own marks."""
 
-THINGS = "array<struct<key:string,body:binary,content_type:string,metadata:map<string,string>,newer:string>>"
+THINGS = (
+    "array<struct<key:string,body:binary,content_type:string,metadata:map<string,string>,newer:string,"
+    "copy_of:string,copy_version:string>>"
+)
 """The objects of a row, as a column."""
 
-_TAKEN = OWN_METADATA | {DIGEST, SOURCE_KEY, SOURCE_VERSION, SOURCE_ORDER}
+_TAKEN = OWN_METADATA | {DIGEST, COPY_OF, SOURCE_KEY, SOURCE_VERSION, SOURCE_ORDER}
 
 
 class Thing(msgspec.Struct, frozen=True):
@@ -56,6 +63,10 @@ class Thing(msgspec.Struct, frozen=True):
     content_type: str | None = None
     """None for what the target says, or the key's ending."""
     metadata: Mapping[str, str] = {}
+    copy_of: str | None = None
+    """The object that has the bytes, in place of a body."""
+    copy_version: str | None = None
+    """In which state; None for the one that is there."""
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -83,11 +94,11 @@ def attributes_of(target: ToObjects, thing: Thing, origin: Origin | None = None)
         metadata[target.newer_by.lower()] = thing.newer
     if origin is not None:
         metadata |= {SOURCE_KEY: origin.mark, SOURCE_VERSION: origin.version, SOURCE_ORDER: str(origin.order)}
-    kind = thing.content_type or _declared(target) or mimetypes.guess_type(thing.key)[0] or "application/octet-stream"
+    kind = thing.content_type or declared(target) or mimetypes.guess_type(thing.key)[0] or "application/octet-stream"
     return Attributes(kind, metadata)
 
 
-def _declared(target: ToObjects) -> str | None:
+def declared(target: ToObjects) -> str | None:
     """The content type of all objects, if the target says one."""
     return target.content_type if target.content_type is not None and "/" in target.content_type else None
 
@@ -104,6 +115,7 @@ class Maker:
             self._types |= fields
             self._whole = list(fields)
         self._fill: Callable[[Mapping[str, Any]], str] = filler(target.template)
+        self._versions = _version_columns(target, self._types)
         self._check()
 
     def things(self, batch: pa.RecordBatch) -> list[list[Thing]]:
@@ -133,13 +145,24 @@ class Maker:
     def _thing(self, row: dict[str, Any]) -> Thing:
         target = self._target
         kind = None
-        if target.content_type is not None and _declared(target) is None:
+        if target.content_type is not None and declared(target) is None:
             kind = row[target.content_type]
         newer = None if target.newer_by is None else newer_text(row[target.newer_by])
         metadata = {**self._texts(row, target.metadata, ""), **self._texts(row, target.tags, TAG)}
-        thing = Thing(self._fill(row), self._content(row), newer, kind, metadata)
+        if target.copy_of is None:
+            thing = Thing(self._fill(row), self._content(row), newer, kind, metadata)
+        else:
+            version = next((row[name] for name in self._versions if row[name]), None)
+            thing = Thing(self._fill(row), b"", newer, kind, metadata, self._source(row, target.copy_of), version)
+            if thing.key == thing.copy_of:
+                raise Invalid(f"{thing.key!r} cannot be copied to itself; let the template name another key")
         self._check_attributes(thing)
         return thing
+
+    def _source(self, row: dict[str, Any], name: str) -> str:
+        if not row[name]:
+            raise Invalid(f"column {name!r} is empty here; a copy needs the key of its source")
+        return check_object_key(row[name])
 
     def _content(self, row: dict[str, Any]) -> bytes:
         if self._target.body is not None:
@@ -176,8 +199,9 @@ class Maker:
         target = self._target
         if target.newer_by is not None:
             check_newer(target.newer_by)
-        kind_column = target.content_type if _declared(target) is None else None
-        named = [*names_of(target.template), target.body, target.newer_by, kind_column]
+        kind_column = target.content_type if declared(target) is None else None
+        copied = (target.copy_of, target.copy_version)
+        named = [*names_of(target.template), target.body, target.newer_by, kind_column, *copied]
         for each in (target.metadata, target.tags):
             named += [each] if isinstance(each, str) else list(each or ())
         for name in named:
@@ -185,6 +209,9 @@ class Maker:
                 hint = " (a content type has a slash)" if name == kind_column else ""
                 raise Invalid(f"the {target.title} need a column {name!r}{hint}; there are {', '.join(self._types)}")
         _check_kind(target, kind_column, self._types)
+        for name in copied:
+            if name is not None and str(self._types[name]) != "string":
+                raise Invalid(f"column {name!r} is {self._types[name]}; key and version of what is copied are texts")
         for each in (target.metadata, target.tags):
             if isinstance(each, str) and not _is_map_of_texts(self._types[each]):
                 raise Invalid(
@@ -202,6 +229,14 @@ def _is_map_of_texts(kind: pa.DataType) -> bool:
 def _check_kind(target: ToObjects, column: str | None, types: Mapping[str, pa.DataType]) -> None:
     if column is not None and str(types[column]) != "string":
         raise Invalid(f"column {column!r} is {types[column]}; the content type of the {target.title} is a text")
+
+
+def _version_columns(target: ToObjects, types: Mapping[str, pa.DataType]) -> list[str]:
+    """The columns that say which state is copied: the first that has a value counts."""
+    if target.copy_version is not None:
+        return [target.copy_version]
+    events = ("content_version", "version") if target.copy_of == "key" else ()
+    return [name for name in events if name in types and str(types[name]) == "string"]
 
 
 def _element(target: ToObjects, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:

@@ -16,6 +16,7 @@ import msgspec
 from bucketmq.bucket.urls import without_secrets
 from bucketmq.errors import BucketMQError
 from bucketmq.pipeline.chain import Passed, Ran
+from bucketmq.pipeline.copies import copy_objects
 from bucketmq.pipeline.ends import Target, ToObjects, ToQueue, is_following
 from bucketmq.pipeline.intake import Taken, causes_of
 from bucketmq.pipeline.lineage import Became, IsCurrent, follow, is_newer
@@ -40,6 +41,11 @@ class Writing(msgspec.Struct, frozen=True):
     things: tuple[tuple[ToObjects, Thing], ...]
     cause: Cause = NO_CAUSE
     state: State | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether it takes its source away, which others may be made of."""
+        return any(target.move for target, _ in self.things)
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -80,7 +86,11 @@ def _states_alone(targets: Sequence[Target], states: Sequence[State]) -> pa.Reco
 
 
 def writings_of(targets: Sequence[Target], batch: pa.RecordBatch, causes: Sequence[Cause]) -> list[Writing]:
-    """The objects that rows in the shape of the targets become."""
+    """The objects that rows in the shape of the targets become; moves come last."""
+    return sorted(_writings(targets, batch, causes), key=lambda each: each.moves)
+
+
+def _writings(targets: Sequence[Target], batch: pa.RecordBatch, causes: Sequence[Cause]) -> list[Writing]:
     told = causes or [NO_CAUSE] * batch.num_rows
     objects = [(place, each) for place, each in enumerate(targets) if isinstance(each, ToObjects)]
     columns = {place: _things(batch, place) for place, _ in objects}
@@ -123,9 +133,11 @@ def carried_out(
 
 
 def written_together(bucket: OpenBucket, writings: Sequence[Writing]) -> Procedure[list[Became]]:
-    """Write what follows no source object, of one bucket, together; what became of each."""
+    """Write what follows no source object, of one bucket, together; what became of each, copies last."""
     wanted = [Wanted(target, thing, each.cause) for each in writings for target, thing in each.things]
-    return [*(yield from write_objects(bucket, wanted))]
+    copies = [each for each in wanted if each.target.copy_of is not None]
+    others = [each for each in wanted if each.target.copy_of is None]
+    return [*(yield from write_objects(bucket, others)), *(yield from copy_objects(bucket, copies))]
 
 
 def messages_of(target: ToQueue, place: int, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -112,8 +112,10 @@ class _TargetsWriter(Writer):
             for batch in iterator:
                 living = dead.take(batch)
                 writings = writings_of(self._targets, living, _causes_of(living))
-                for became in pool.map(self._carry_out, _together(writings)):
-                    counts.update(became)
+                for moves in (False, True):  # what takes a source away comes after all that is made of it
+                    its = [each for each in writings if each.moves == moves]
+                    for became in pool.map(self._carry_out, _together(its)):
+                        counts.update(became)
                 for each in messages.values():
                     each.take(living)
             made = {place: each.close() for place, each in messages.items()}

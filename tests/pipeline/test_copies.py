@@ -11,12 +11,13 @@ import pytest
 from procedures.objects.world import DEATHS, FAULTS, STORES, Killed, World, told
 
 import bucketmq
+from bucketmq.bucket import port
 from bucketmq.client import Bucket
 from bucketmq.pipeline import FromEvents, FromQueue, Pipeline, ToObjects, ToQueue
 from bucketmq.pipeline.copies import copy_objects
 from bucketmq.pipeline.objects import Wanted
 from bucketmq.pipeline.things import Thing
-from bucketmq.procedures.requests import Copy, Create, Rename, Replace, StoreRequest
+from bucketmq.procedures.requests import Copy, Create, Remove, Rename, Replace, StoreRequest
 
 ROW = "key string, version string, name string, kind string, owner string"
 COPY = ToObjects(template="out/{name}", copy_of="key")
@@ -235,6 +236,28 @@ def test_an_object_that_appears_at_the_target_meanwhile_is_kept(bucket: Any, mov
     _before_the_target_is_written(bucket, lambda: bucket.put("out/x", b"theirs"))
     assert did(bucket, keep, thing("x", "a")) == ["kept"]
     assert (bucket.get("out/x").body, bucket.get("a").body) == (b"theirs", b"abc")
+
+
+def test_a_move_that_cannot_be_finished_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It died between the copy and the removal, and the target, which has to be written again, cannot be read."""
+    world = World("folder", tmp_path)
+    bucket = world.connect()
+    row = thing("x", "a", bucket.put("a", b"x" * 100).version)
+    dying = world.connect(fault="dies before")
+
+    def meddle(number: int, request: StoreRequest) -> None:
+        if isinstance(request, Remove):
+            dying.hands.dead = True
+            raise Killed
+
+    dying.hands.meddle = meddle
+    with pytest.raises(Killed):
+        did(dying, MOVE, row)
+    with monkeypatch.context() as patch, pytest.raises(bucketmq.Invalid, match="100 bytes"):
+        patch.setattr(port, "OBJECT_BYTES_MAX", 50)
+        did(bucket, MOVE, row)
+    assert sorted(world.objects()) == ["a", "out/x"]
+    world.close()
 
 
 def _before_the_target_is_written(bucket: Any, disturb: Callable[[], Any]) -> None:

@@ -70,7 +70,7 @@ def _copy_group(bucket: OpenBucket, wanted: Sequence[Wanted]) -> Procedure[list[
                 raise outcome.error
         if not left:
             return [done[place] for place in range(len(wanted))]
-        yield from patience.again(f"{len(left)} of {len(todo)} were refused")
+        yield from patience.again(f"{len(left)} of {len(todo)} were refused, as of changes in between")
 
 
 def _plan(bucket: OpenBucket, wanted: Wanted) -> Procedure[Did | Copying | Move]:
@@ -117,7 +117,8 @@ def _carried_out(bucket: OpenBucket, todo: Mapping[int, Copying | Move]) -> Proc
 def _may_try_again(bucket: OpenBucket, tried: Copying | Move, outcome: Failed) -> Procedure[bool]:
     """Whether it failed because one of the objects was changed since it was looked at."""
     if outcome.kind == Invalid.kind and isinstance(tried, Move) and not tried.replace:
-        return isinstance((yield from look(full_key(bucket, tried.target))), Found)
+        there = yield from look(full_key(bucket, tried.target))  # what is in its way, unless something else is wrong
+        return isinstance(there, Found) and _mark(there, FROM) != origin_mark(tried.key, tried.if_version or "")
     return outcome.kind in (Contended.kind, NotFound.kind)
 
 

@@ -12,6 +12,7 @@ from bucketmq.bucket.port import Written
 from bucketmq.client import Bucket
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
+from bucketmq.procedures.claiming import claim
 from budget.stores import PREFIX, RemoteStore
 
 KINDS = ("get", "look", "create", "replace", "delete", "remove", "rename", "copy", "list")
@@ -143,7 +144,10 @@ def test_looking_at_the_rules_is_one_list_and_a_get_for_each(bucket: Bucket) -> 
 
 
 @pytest.mark.parametrize("events", [10, 100])
-def test_delivering_to_a_queue_costs_the_same_for_any_number_of_events(store: CopyingStore, events: int) -> None:
+def test_delivering_to_a_queue_costs_the_same_for_any_number_of_events(
+    store: CopyingStore, events: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "MISSING_SECONDS", 600.0)  # a machine that stalls for a second would look once more
     bucket = warm(store)
     bucket.rules.add("r", to="queue:out")
     first = bucket.put("a", "x").event

@@ -274,7 +274,7 @@ def test_a_commit_whose_reply_was_lost_is_not_applied_again_over_what_came_after
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (b"{", "head.json is not a head"),
+        (b"{", "head.json cannot be read as Head"),
         (b'{"format":2}', "format 2"),
         (b'{"version":1,"shape":{"key":"id"},"schema":"","shards":[]}\n', "head.json: its shards"),
     ],

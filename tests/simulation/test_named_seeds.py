@@ -43,6 +43,10 @@ def test_a_seed_that_once_failed_passes(seed: int) -> None:
     assert run_seed(seed, tilt=PLAIN).problems == []
 
 
+def test_a_subscription_that_begins_beside_a_trim_keeps_the_parts_that_it_was_handed() -> None:
+    assert run_seed(3010918).problems == []
+
+
 def test_a_trimmer_that_slept_does_not_take_from_a_subscription_that_began_meanwhile() -> None:
     assert run_seed(28316).problems == []
 

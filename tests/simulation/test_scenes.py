@@ -1,4 +1,4 @@
-"""Scenes with a script of their own: buckets that are damaged and mended, and a clock that is corrected."""
+"""Scenes with a script of their own: damaged and mended buckets, a corrected clock, newcomers beside a trim."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from bucketmq.queue.settings import MAIN
 from bucketmq.testing.simulation.corrected import run_corrected
 from bucketmq.testing.simulation.crew import KEYS, Crew, SceneReport
 from bucketmq.testing.simulation.damage import DAMAGE, run_damaged
+from bucketmq.testing.simulation.newcomers import run_newcomers
 from bucketmq.testing.simulation.run import quiet
 
 Scene = Callable[[int], SceneReport]
-FEW = {run_damaged: range(60), run_corrected: range(40)}
-MANY = {run_damaged: range(60, 2_000), run_corrected: range(40, 1_000)}
+FEW = {run_damaged: range(60), run_corrected: range(40), run_newcomers: range(40)}
+MANY = {run_damaged: range(60, 2_000), run_corrected: range(40, 1_000), run_newcomers: range(40, 2_000)}
 
 COVERED = {
     run_damaged: (*DAMAGE, "send refused", "receive refused", "acknowledged after damage", "mended", "loss recorded"),
     run_corrected: ("local", "elsewhere"),
+    run_newcomers: ("segment deleted", "began with what is kept"),
 }
 
 
@@ -44,6 +46,11 @@ def test_no_seed_of_a_scene_breaks_a_promise(scene: Scene) -> None:
 @pytest.mark.parametrize("scene", MANY)
 def test_no_seed_of_many_breaks_a_promise(scene: Scene) -> None:
     check(scene, MANY[scene])
+
+
+def test_a_log_that_is_trimmed_while_its_end_is_looked_for_is_not_taken_for_damaged() -> None:
+    """The last segment that was listed is gone when it is read, and a later one has come."""
+    assert run_newcomers(1094).problems == []
 
 
 @pytest.mark.parametrize("scene", FEW)

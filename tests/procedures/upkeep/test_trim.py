@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bucketmq.procedures.claiming import claim
 from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
 from bucketmq.procedures.upkeep import trim as trimming
 from procedures.world import Killed, World, drain
@@ -150,6 +151,58 @@ def test_a_trimmer_that_slept_does_not_take_from_who_came_since(
     monkeypatch.setattr(trimming, "read_archive", read)
     assert queue.trim().segments == 0
     assert len(blocking.keys("log/")) == 5
+
+
+def test_what_a_subscription_was_handed_stays_though_a_trim_did_not_know_it(
+    blocking: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins after the trim has read the heads, and before the mark moves."""
+    queue = blocking.connect().queue("jobs", keep_seconds=0)
+    for n in range(5):
+        queue.send(f"{n}" * 70_000)
+    drain(queue)
+    blocking.advance(LONG)
+    aimed_at, begun, claimed = trimming._aimed_at, list[Any](), list[Any]()
+
+    def begin(*args: Any) -> Any:  # what is asked right before the mark moves
+        begun.append(blocking.connect().queue("jobs").subscription("late"))
+        claimed.extend(begun[0].receive(3))
+        return aimed_at(*args)
+
+    monkeypatch.setattr(trimming, "_aimed_at", begin)
+    assert queue.trim().segments == 0
+    monkeypatch.setattr(trimming, "_aimed_at", aimed_at)
+    assert queue.trim().segments == 0, "what an earlier trim has left below the mark is needed as well"
+    assert [each.body[0] for each in claimed] == ["0", "1", "2"]
+    for each in claimed:
+        each.ack(wait=True)
+    assert [body[0] for body in drain(begun[0])][-1:] == ["4"]
+    trimmed = queue.trim()
+    assert (trimmed.segments, trimmed.objects) == (4, 4)
+    assert len(blocking.keys("bodies/")) == 1
+
+
+def test_a_subscription_is_not_handed_what_a_trim_passed_before_its_head_was_written(
+    blocking: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trim runs between the look at the mark and the write of the head, so it cannot spare anything."""
+    queue = blocking.connect().queue("jobs", keep_seconds=0, main=False)
+    read = queue.subscription("read", start="earliest")
+    for n in range(5):
+        queue.send(n)
+    drain(read)
+    blocking.advance(LONG)
+    late = blocking.connect().queue("jobs")
+    jumped = claim.jumped
+
+    def trims(*args: Any) -> Any:
+        found = yield from jumped(*args)
+        monkeypatch.setattr(claim, "jumped", jumped)
+        assert queue.trim().segments == 4
+        return found
+
+    monkeypatch.setattr(claim, "jumped", trims)
+    assert [each.body for each in late.receive(3)] == [4]
 
 
 def test_a_large_body_goes_with_its_segment_and_no_other_does(world: World, queue: Any) -> None:

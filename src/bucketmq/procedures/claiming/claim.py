@@ -259,6 +259,8 @@ def claim(desk: Desk, limit: int, lease_seconds: float, *, gives_way: bool = Fal
         outcome = (yield from commit(desk, command, ahead=ahead, gives_way=gives_way))[-1]
         match outcome:
             case Claimed(lease):
+                if not head.version and (yield from _begun_too_late(desk)):
+                    continue
                 readable, messages = yield from read_held(desk, lease)
                 _drop_finished(desk, known)
                 if readable.held:
@@ -271,6 +273,13 @@ def claim(desk: Desk, limit: int, lease_seconds: float, *, gives_way: bool = Fal
             case _:
                 raise AssertionError(outcome)
     return Empty(None)
+
+
+def _begun_too_late(desk: Desk) -> Procedure[bool]:
+    """Whether a trim that had not seen this new head has passed what it claimed. Asked once its head is written: a trim
+    that moves the mark later sees the head. One GET."""
+    desk.doubts_trim = True
+    return (yield from jumped(desk, (yield from recent_head(desk))))
 
 
 def _may_pass_later(desk: Desk, head: Head, known: tuple[Known, ...], now: float) -> bool:

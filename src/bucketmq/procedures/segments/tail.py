@@ -119,8 +119,10 @@ def _find_tail(
     queue: OpenQueue, shard_log: ShardLog, furthest: tuple[str, Head] | None, *, by_listing: bool = False
 ) -> Procedure[None]:
     start, passed = yield from true_end(queue, shard_log, by_listing=by_listing)
-    if furthest is not None and furthest[1].next > start:
-        raise Corrupt(ahead_of_log(furthest[0], furthest[1].next, start))
+    while furthest is not None and furthest[1].next > start:
+        if (yield from trim_mark(shard_log)) <= start:
+            raise Corrupt(ahead_of_log(furthest[0], furthest[1].next, start))
+        start, passed = yield from true_end(queue, shard_log, by_listing=by_listing)  # the last one listed was trimmed
     shard_log.learn(start, 0.0)  # a missing segment may have been trimmed since we listed it: the first create checks
     shard_log.since_hint = passed
     queue.doubt()  # the listing may have passed a fence unseen

@@ -4,6 +4,10 @@ A segment may be deleted when every subscription and every reader that holds is 
 `keep_seconds`, or when it is older than `expire_seconds` whether it was read or not; where an archive is kept, not
 before it is archived (`upkeep.archive`). The mark only grows, and moves before anything is deleted, so that a producer
 that slept since it last saw the tail can tell that the name it created was dead (see `append.place`).
+
+A subscription may begin while a trim is under way. So the heads are read again after the mark has moved, and what they
+need then stays, below the mark, until a later trim. A claim that begins a subscription gets the mark after its head is
+written (`claiming.claim`). One of the two comes second and sees what the other wrote.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from msgspec import UNSET
 
 from bucketmq.bucket.port import Entry, Missing, Object
 from bucketmq.errors import Corrupt, NotFound
-from bucketmq.log.documents import Later, Trim, decode_head
+from bucketmq.log.documents import Later, Trim, decode, decode_head
 from bucketmq.log.layout import QueueKeys, base_of, head_of, join
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.bulk.orphans import maybe_remove_orphans
@@ -61,16 +65,22 @@ def trim_all(queue: OpenQueue) -> Procedure[Trimmed]:
 def trim(queue: OpenQueue) -> Procedure[Trimmed]:
     """Trim every shard. A few LISTs and GETs, and one DELETE for each segment."""
     shards = queue.settings.shards  # looked at once: another caller may learn of more in between
+    marks = yield from _marks(queue, shards)  # before the heads: what they need of what lies below a mark stays
     looked_at = yield from Now()
     readers = yield from all_readers(queue)
     needed = yield from _needed(queue, shards, readers)
     has_bodies = bool((yield from list_page(queue.keys.bodies, limit=1)).entries)
     has_parts = bool((yield from list_page(queue.keys.parts, limit=1)).entries)
-    archive = yield from read_archive(queue)
-    gone = Gone()
-    for shard in range(shards):
-        rules = Rules(queue.settings, needed.get(shard, 0), looked_at, archive, has_bodies, has_parts)
-        gone += yield from _trim_shard(queue, queue.log(shard), rules)
+    rules = Rules(queue.settings, needed, looked_at, (yield from read_archive(queue)), has_bodies, has_parts)
+    gone, passed = Gone(), list[Passed]()
+    for shard, mark in enumerate(marks):
+        left, step = yield from _trim_shard(queue, queue.log(shard), mark, rules)
+        gone += left
+        passed += [step] if step else []
+    if passed:
+        needed = yield from lowest_needed(queue, shards)
+        for step in passed:
+            gone += yield from _delete(queue, step, msgspec.structs.replace(rules, needed=needed))
     objects = gone.objects + (yield from _old_failures(queue))
     yield from forget_idle_notes(queue, readers)
     if has_parts:
@@ -79,11 +89,11 @@ def trim(queue: OpenQueue) -> Procedure[Trimmed]:
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """Which segments of one shard may be deleted."""
+    """Which segments may be deleted."""
 
     settings: Settings
-    needed: int
-    """The lowest offset that a subscription or reader still needs."""
+    needed: dict[int, int]
+    """For each shard the lowest offset that a subscription or reader still needs."""
     looked_at: float
     """When it was asked what they need."""
     archive: Archive
@@ -95,7 +105,7 @@ class Rules(msgspec.Struct, frozen=True):
         """Whether a segment that ends at `end` may be deleted."""
         settings = self.settings
         keep = max(settings.keep_seconds, TRIM_GUARD_SECONDS, settings.dedup_seconds + TRIM_GUARD_SECONDS)
-        settled = end <= self.needed and age > keep
+        settled = end <= self.needed.get(shard, 0) and age > keep
         expired = bool(settings.expire_seconds) and age > max(settings.expire_seconds, keep)
         return (settled or expired) and self.archive.lets_go(shard, end)
 
@@ -128,11 +138,25 @@ def _needed(queue: OpenQueue, shards: int, readers: Mapping[str, Reader]) -> Pro
     return needed
 
 
+class Old(msgspec.Struct, frozen=True):
+    """A segment that is not new any more. `end`: where the next one that is listed begins."""
+
+    entry: Entry
+    end: int
+    age: float
+
+    @property
+    def base(self) -> int:
+        return base_of(self.entry.key)
+
+
 class Passed(msgspec.Struct, frozen=True):
     """One step of the mark: it passed what lies between `start` and the mark, no earlier than `at`."""
 
+    shard: int
     start: int
     at: float
+    segments: tuple[Old, ...]
 
 
 class Gone(msgspec.Struct, frozen=True):
@@ -146,33 +170,44 @@ class Gone(msgspec.Struct, frozen=True):
         return Gone(self.segments + other.segments, self.objects + other.objects, self.doubtful + other.doubtful)
 
 
-def _trim_shard(queue: OpenQueue, log: ShardLog, rules: Rules) -> Procedure[Gone]:
-    """Finish an earlier trim, advance the mark, delete what it passed."""
-    asked_at = yield from Now()
-    found = yield from get_document(Trim, log.keys.trim(log.shard))
-    low = found[0].low if found else 0
+def _marks(queue: OpenQueue, shards: int) -> Procedure[list[tuple[Trim, float]]]:
+    """The mark of each shard, and when it moved last. One GET for each."""
+    keys = [queue.keys.trim(shard) for shard in range(shards)]
+    found = yield from get_many(keys)
+    return [
+        (decode(Trim, each.body, key), each.stored_at) if isinstance(each, Object) else (Trim(0), 0.0)
+        for key, each in zip(keys, found, strict=True)
+    ]
+
+
+def _trim_shard(
+    queue: OpenQueue, log: ShardLog, mark: tuple[Trim, float], rules: Rules
+) -> Procedure[tuple[Gone, Passed | None]]:
+    """Finish an earlier trim and advance the mark; what it passed is still to be deleted."""
+    trim, moved_at = mark
+    low = trim.low
     entries, _ = yield from list_all(log.keys.log(log.shard), pages_max=PAGES_PER_TRIM)
     entries.sort(key=lambda entry: entry.key)
     now = yield from Now()
-    deletable = [entry for entry in entries if now - entry.stored_at > TRIM_GUARD_SECONDS]
-    # Before the mark moves: afterwards, what an earlier trim left could not be told from dead names any more.
-    left = [entry for entry in deletable if base_of(entry.key) < low]
-    gone = yield from _delete(queue, left, _last_step(found), rules)
-    mark = low
     # The last segment always stays: the tail is found through it.
-    for entry, following in pairwise(entries):
-        end = base_of(following.key)
-        if base_of(entry.key) >= low and not rules.allow(log.shard, end, now - entry.stored_at):
+    old = [Old(entry, base_of(following.key), now - entry.stored_at) for entry, following in pairwise(entries)]
+    # Before the mark moves: afterwards, what an earlier trim left could not be told from dead names any more.
+    start = low if trim.before is UNSET else trim.before
+    left = tuple(each for each in old if each.base < low)
+    gone = yield from _delete(queue, Passed(log.shard, start, moved_at, left), rules)
+    high = low
+    for each in old[len(left) :]:
+        if not rules.allow(log.shard, each.end, each.age):
             break
-        mark = max(mark, end)
-    if mark > low:  # after the listing: what was created later is not in it
-        mark = max(low, min([mark, *(yield from _aimed_at(queue, log.shard))]))
+        high = each.end
+    if high > low:  # after the listing: what was created later is not in it
+        high = max(low, min([high, *(yield from _aimed_at(queue, log.shard))]))
     if (yield from Now()) - rules.looked_at > STALE_SECONDS:
-        return gone  # who slept does not know who came since, and reads what lies below the mark
-    if mark > low and (yield from _advance(log, low, mark)):
-        passed = [entry for entry in deletable if low <= base_of(entry.key) < mark]
-        gone += yield from _delete(queue, passed, Passed(low, asked_at), rules)
-    return gone
+        return gone, None  # subscriptions may have begun meanwhile, and they read what lies below the mark
+    if high > low and (yield from _advance(log, low, high)):
+        passed = tuple(each for each in old if low <= each.base < high)
+        return gone, Passed(log.shard, low, rules.looked_at, passed)
+    return gone, None
 
 
 def _aimed_at(queue: OpenQueue, shard: int) -> Procedure[list[int]]:
@@ -192,13 +227,6 @@ def _aimed_at(queue: OpenQueue, shard: int) -> Procedure[list[int]]:
     return [target.base for target in targets if target.shard == shard]
 
 
-def _last_step(found: tuple[Trim, Object] | None) -> Passed:
-    if found is None:
-        return Passed(0, 0.0)
-    mark, stored = found
-    return Passed(mark.low if mark.before is UNSET else mark.before, stored.stored_at)
-
-
 def _advance(log: ShardLog, low: int, mark: int) -> Procedure[bool]:
     """Move the mark from `low`. False if another trim has moved it, which then deletes what it passed."""
     ours = False
@@ -212,8 +240,8 @@ def _advance(log: ShardLog, low: int, mark: int) -> Procedure[bool]:
     return ours
 
 
-def _delete(queue: OpenQueue, entries: list[Entry], passed: Passed, rules: Rules) -> Procedure[Gone]:
-    """Delete segments below the mark, and what belongs to them.
+def _delete(queue: OpenQueue, passed: Passed, rules: Rules) -> Procedure[Gone]:
+    """Delete segments below the mark that nobody needs, and what belongs to them.
 
     Not everything below the mark was passed by it. A writer that slept may have created a dead name, and then it, or
     another writer, put the same messages elsewhere: bodies and parts that such a segment names are named by a live one
@@ -221,12 +249,15 @@ def _delete(queue: OpenQueue, entries: list[Entry], passed: Passed, rules: Rules
     doubt only the segment is deleted, and a segment of parts is left for `orphans`, which checks what else names them.
     """
     segments, objects, doubtful = 0, 0, 0
-    for entry in entries:
+    for each in passed.segments:
+        entry = each.entry
+        if not rules.allow(passed.shard, each.end, each.age):
+            continue
         if rules.has_bodies or rules.has_parts:
             found = yield from get(entry.key)
             if not isinstance(found, Missing):
                 names, are_parts = _belongings(entry.key, found.body)
-                certain = passed.start <= base_of(entry.key) and found.stored_at < passed.at - TRIM_GUARD_SECONDS / 2
+                certain = passed.start <= each.base and found.stored_at < passed.at - TRIM_GUARD_SECONDS / 2
                 if are_parts and rules.has_parts and not certain:
                     doubtful += 1
                     continue

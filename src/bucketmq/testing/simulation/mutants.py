@@ -17,6 +17,7 @@ from bucketmq.bucket.port import Missing, Object, Refused, Unknown, Version, Wri
 from bucketmq.engines.clock import StoreClock
 from bucketmq.log.layout import join
 from bucketmq.procedures import queues
+from bucketmq.procedures.claiming import claim as claiming
 from bucketmq.procedures.claiming.claim import Lot
 from bucketmq.procedures.claiming.gaps import passed_gap, read_held
 from bucketmq.procedures.heads import desk as commit
@@ -41,6 +42,7 @@ from bucketmq.testing.simulation.corrected import run_corrected
 from bucketmq.testing.simulation.crew import SceneReport
 from bucketmq.testing.simulation.damage import run_damaged
 from bucketmq.testing.simulation.faults import Faults, only
+from bucketmq.testing.simulation.newcomers import run_newcomers
 from bucketmq.testing.simulation.plan import FENCED, LONG, PLAIN, Tilt
 from bucketmq.testing.simulation.run import Report, run_seed
 from bucketmq.testing.simulation.store import SimStore
@@ -249,6 +251,16 @@ def _never_jumped(*_: Any) -> Procedure[bool]:
     return False
 
 
+def _nobody_needs(queue: OpenQueue, shards: int) -> Procedure[dict[int, int]]:
+    yield from ()
+    return dict.fromkeys(range(shards), sys.maxsize)
+
+
+def _begun_in_time(desk: commit.Desk) -> Procedure[bool]:
+    yield from ()
+    return False
+
+
 def _no_mark(kind: Any, key: str, empty: Any, change: Callable[[Any], Any]) -> Procedure[Any]:
     """Deletes what lies below the mark, but the mark is not there yet."""
     yield from ()
@@ -420,6 +432,16 @@ MUTANTS: tuple[Mutant, ...] = (
         lambda: patch.object(trim, "update_document", _no_mark),
         only([]),
         LONG,
+    ),
+    Mutant(
+        "a trim does not look at the heads again after it moved the mark",
+        lambda: patch.object(trim, "lowest_needed", _nobody_needs),
+        scene=run_newcomers,
+    ),
+    Mutant(
+        "a claim that begins a subscription does not look at the trim mark",
+        lambda: patch.object(claiming, "_begun_too_late", _begun_in_time),
+        scene=run_newcomers,
     ),
     Mutant("a move's target is not written down", lambda: patch.object(moves, "commit", _commit_without_aim), DEATH),
     Mutant(

@@ -45,14 +45,15 @@ class Model:
     def __init__(self, grouped: bool, guarded: bool) -> None:
         self.grouped, self.guarded = grouped, guarded
         self.groups: dict[Any, dict[int, Row]] = {}
-        self.gone: dict[Any, int] = {}
+        self.known: dict[Any, int] = {}
+        """The newest state that each group ever had: a deletion may be newer than any row that is left."""
 
     def by(self, row: Row) -> Any:
         return row["doc"] if self.grouped else row["id"]
 
     def state(self, group: Any) -> int:
         states = [row["rev"] for row in self.groups.get(group, {}).values()]
-        return max([*states, self.gone.get(group, -1)])
+        return max([*states, self.known.get(group, -1)])
 
     def change(self, change: Any) -> None:
         match change:
@@ -77,8 +78,7 @@ class Model:
         for row in sorted(rows, key=lambda row: row["rev"]) if self.guarded else rows:
             kept[row["id"]] = row
         self.groups[group] = kept
-        if not kept:
-            self.gone[group] = max(before, -1 if newer is None else newer)
+        self.known[group] = max(before, -1 if newer is None else newer)
 
     def rows(self) -> list[Row]:
         return sorted((row for group in self.groups.values() for row in group.values()), key=_name)

@@ -88,3 +88,23 @@ def test_a_move_that_was_refused_after_a_copy_without_an_answer_is_told_of_when_
     assert memory.objects() == {"b.txt": b"moved"}
     assert [(event.kind, event.key) for event in told(bucket)][-1] == ("moved", "b.txt")
     assert memory.notes() == []
+
+
+def test_a_copy_that_lands_after_another_attempt_has_moved_is_told_of_as_that_move_by_everybody(memory: World) -> None:
+    bucket, other = memory.connect(), memory.connect()
+    version = bucket.put("a.txt", "moved").version
+    late = Late(bucket, (Create, Copy), "b.txt", lambda: other.move("a.txt", "b.txt", if_version=version))
+    bucket.move("a.txt", "b.txt", if_version=version)
+    other.delete("b.txt")
+    late.land()
+    again = other.move("a.txt", "b.txt", if_version=version)
+    memory.advance(60)
+    bucket.recover()
+    assert [(event.kind, event.key) for event in told(bucket)] == [
+        ("created", "a.txt"),
+        ("moved", "b.txt"),
+        ("deleted", "b.txt"),
+        ("moved", "b.txt"),
+    ]
+    assert told(bucket)[-1].id == again.event.id
+    assert memory.notes() == []

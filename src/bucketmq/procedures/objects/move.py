@@ -181,7 +181,8 @@ def _act(
         attributes=source.attributes,
     )
     if copied.doubtful:
-        return Open(event, Note(verb="put", key=note.target, write=note.write, cause=note.cause))
+        late = Note(verb="put", key=note.target, write=note.write, moved_from=note.key, cause=note.cause)
+        return Open(event, late)
     return event
 
 

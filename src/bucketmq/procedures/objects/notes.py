@@ -43,6 +43,8 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Of the source of a move."""
     renames: bool = False
     """Whether the move is one request of the store's own, which leaves no mark of where the object came from."""
+    moved_from: str | None = None
+    """Of a put that belongs to a move: the source. What it makes is reported as that move would report it."""
     cause: Cause = NO_CAUSE
     format: int = 1
 

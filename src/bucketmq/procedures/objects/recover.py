@@ -12,7 +12,7 @@ import msgspec
 
 from bucketmq.bucket.port import Found, Missing, Version
 from bucketmq.errors import BucketMQError
-from bucketmq.events.event import ObjectEvent
+from bucketmq.events.event import Kind, ObjectEvent
 from bucketmq.log.layout import EventKeys
 from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.keys import full_key
@@ -89,12 +89,15 @@ def _what_happened(bucket: OpenBucket, note: Note, announced_at: float, *, over:
             if found.attributes.metadata.get(WRITE) != note.write:
                 # Overwritten, or never written: what is there is news enough. Or still on its way, if it is large.
                 return observed(bucket, note.key, found) if over else None
+            kind: Kind = "changed"
+            if note.moved_from is not None:  # as the note of the move itself reports it, if that is still there
+                kind, note = "moved", msgspec.structs.replace(note, verb="move", key=note.moved_from, target=note.key)
             return (
                 yield from told(
                     bucket,
                     note,
-                    "changed",
-                    note.key,
+                    kind,
+                    note.target or note.key,
                     found.version,
                     stored_at=found.stored_at,
                     size_bytes=found.size_bytes,

@@ -43,7 +43,7 @@ from bucketmq.testing.simulation.crew import SceneReport
 from bucketmq.testing.simulation.damage import run_damaged
 from bucketmq.testing.simulation.faults import Faults, only
 from bucketmq.testing.simulation.newcomers import run_newcomers
-from bucketmq.testing.simulation.plan import FENCED, LONG, PLAIN, Tilt
+from bucketmq.testing.simulation.plan import FENCED, LONG, ONCE, PLAIN, Tilt
 from bucketmq.testing.simulation.run import Report, run_seed
 from bucketmq.testing.simulation.store import SimStore
 
@@ -450,7 +450,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a split register of deduplication keys is forgotten",
         lambda: patch.object(dedup, "_note_split", _split_forgets),
-        SILENCE,
+        DEATH,
+        ONCE,
     ),
     Mutant("delayed objects are deleted first", lambda: patch.object(later, "_finish", _delete_first), DEATH),
     Mutant(

@@ -95,6 +95,8 @@ class Tilt(msgspec.Struct, frozen=True):
     ordered: bool | None = None
     raised: bool | None = None
     more: bool | None = None
+    once: bool | None = None
+    """Whether whatever is sent alone has a deduplication key."""
 
 
 LEVEL = Tilt()
@@ -104,6 +106,7 @@ PLAIN = Tilt(more=False)
 LONG = Tilt(long=True, more=False)
 FENCED = Tilt(long=False, ordered=True, raised=True, more=False)
 MORE = Tilt(more=True)
+ONCE = Tilt(long=False, more=False, once=True)
 
 
 def draw(seed: int, faults: Faults | None = None, tilt: Tilt = LEVEL) -> Plan:
@@ -115,7 +118,7 @@ def draw(seed: int, faults: Faults | None = None, tilt: Tilt = LEVEL) -> Plan:
     calm = _is_calm(mixture)
     settings = _settings(chance, long=long, calm=calm, ordered=_toss(chance, 0.35, tilt.ordered))
     subscriptions = (MAIN, AUDIT) if chance.random() < 0.3 else (MAIN,)
-    jobs = _jobs(chance, settings, long=long)
+    jobs = _jobs(chance, settings, long=long, once=bool(tilt.once))
     roles = _roles(chance, subscriptions, jobs, long=long, raised=_toss(chance, 0.35, tilt.raised), calm=calm)
     tokens = [token for job in jobs for token in job.tokens]
     apart = random.Random(f"more {seed}")
@@ -164,7 +167,7 @@ def _settings(chance: random.Random, *, long: bool, calm: bool, ordered: bool) -
     }
 
 
-def _jobs(chance: random.Random, settings: dict[str, Any], *, long: bool) -> list[Job]:
+def _jobs(chance: random.Random, settings: dict[str, Any], *, long: bool, once: bool) -> list[Job]:
     left = chance.randint(10, JOBS_MAX)
     jobs: list[Job] = []
     unique = iter(range(1000))
@@ -176,13 +179,14 @@ def _jobs(chance: random.Random, settings: dict[str, Any], *, long: bool) -> lis
         tokens = tuple(f"{name}-{place}" for place in range(count)) if count > 1 else (name,)
         keyed = chance.random() < (0.9 if settings["ordered"] else 0.3)
         kind = chance.random()
+        is_once = dedup_works and count == 1 and (once or 0.12 <= kind < 0.4)
         jobs.append(
             Job(
                 tokens,
                 tuple(chance.choice(KEYS) if keyed else None for _ in tokens),
                 gap_seconds=chance.uniform(0, 60 if long else 3) if chance.random() < 0.7 else 0.0,
-                delay_seconds=chance.uniform(0.5, 15) if kind < 0.12 else 0.0,
-                dedup_key=crowded()[len(jobs)] if dedup_works and count == 1 and 0.12 <= kind < 0.4 else None,
+                delay_seconds=chance.uniform(0.5, 15) if kind < 0.12 and not once else 0.0,
+                dedup_key=crowded()[len(jobs)] if is_once else None,
                 large=chance.random() < 0.1,
             )
         )

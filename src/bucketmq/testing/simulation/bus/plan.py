@@ -178,6 +178,7 @@ class Tilt(msgspec.Struct, frozen=True):
     ordered: bool | None = None
     victims: str | None = None
     together: int | None = None
+    verbs: tuple[str, ...] = VERBS
 
 
 LEVEL = Tilt()
@@ -192,7 +193,8 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
         faults = NONE
     if toss() < 0.1:
         weather = FINE
-    kept = {name: getattr(tilt, name) for name in Tilt.__struct_fields__ if getattr(tilt, name) is not None}
+    kept = {name: value for name, value in msgspec.structs.asdict(tilt).items() if value is not None}
+    verbs = kept.pop("verbs")
     shape: dict[str, Any] = {
         "moderation": toss() < 0.5,
         "documents": toss() < 0.5,
@@ -204,7 +206,7 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
     shape |= {name: kept[name] for name in kept if name in shape}
     if not (shape["moderation"] or shape["fan_in"]):
         shape["documents"] = True
-    steps = _Steps(chance, shape)
+    steps = _Steps(chance, shape, verbs)
     own, foreign = steps.deal()
     drawn: dict[str, Any] = {
         "faults": faults,
@@ -237,9 +239,10 @@ def draw(seed: int, tilt: Tilt = LEVEL) -> Plan:
 class _Steps:
     """Makes up who writes what."""
 
-    def __init__(self, chance: random.Random, shape: dict[str, Any]) -> None:
+    def __init__(self, chance: random.Random, shape: dict[str, Any], verbs: tuple[str, ...]) -> None:
         self.chance = chance
         self.shape = shape
+        self.verbs = verbs
         self.number = 0
 
     def deal(self) -> tuple[tuple[tuple[Step, ...], ...], tuple[Step, ...]]:
@@ -292,9 +295,7 @@ class _Steps:
             key = f"docs/d{number}"
             for place in range(self.chance.randint(1, 5)):
                 self.number += 1
-                verb = (
-                    self.chance.choice(("put", "put", "again", "delete", "delete", "move", "move")) if place else "put"
-                )
+                verb = self.chance.choice(self.verbs) if place else "put"
                 target = f"kept/d{number}.{self.number}" if verb == "move" else ""
                 steps.append(Step(verb, key, 0.0, f"document {number} text {self.number}", target))
         return steps

@@ -65,7 +65,7 @@ def _settling(
         else:
             note(self)  # an ack, once for each message: passing nothing on is faster
         if wait:
-            await self._run(settle_now(self.lot))
+            await self._run(settle_now(self.lot, self.offset))
 
     note: Callable[..., None] = verb
     made: Callable[Concatenate[Any, Given], Coroutine[Any, Any, None]] = looking_like(verb, call)

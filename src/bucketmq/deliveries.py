@@ -130,8 +130,8 @@ class DeliveryData(HasMessage, Struct, eq=False):
 
     @property
     def lost(self) -> bool:
-        """Whether the bucket has said that the lease is gone, so that settling changed nothing."""
-        return self.lot.lost
+        """Whether the bucket has said that it is not ours any more, so that settling changed nothing."""
+        return self.lot.is_gone(self.offset)
 
     @property
     def receipt(self) -> str:
@@ -200,7 +200,7 @@ class Settling(DeliveryData):
             self._open()
         lot.ack(self.offset)
         if wait:
-            self._run(settle_now(lot))
+            self._run(settle_now(lot, self.offset))
 
     def retry(self, reason: str = "", *, delay_seconds: float | None = None, wait: bool = False) -> None:
         """It failed: hand it out again after the queue's back-off, or after `delay_seconds`."""
@@ -209,21 +209,21 @@ class Settling(DeliveryData):
             delay_seconds = lot.desk.queue.settings.backoff.seconds(self.attempt, lot.engine.hands.chance())
         lot.retry(self.offset, self.attempt, delay_seconds, reason)
         if wait:
-            self._run(settle_now(lot))
+            self._run(settle_now(lot, self.offset))
 
     def bury(self, reason: str = "", *, wait: bool = False) -> None:
         """It can never succeed: make it a dead letter."""
         lot = self._open()
         lot.bury(self.offset, self.attempt, reason)
         if wait:
-            self._run(settle_now(lot))
+            self._run(settle_now(lot, self.offset))
 
     def release(self, *, wait: bool = False) -> None:
         """Not tried: hand it out again at once, without counting the attempt."""
         lot = self._open()
         lot.release(self.offset, self.attempt)
         if wait:
-            self._run(settle_now(lot))
+            self._run(settle_now(lot, self.offset))
 
 
 class DeliveryApi(Settling):
@@ -234,11 +234,12 @@ class DeliveryApi(Settling):
         return (yield from extend_now(self._open(), seconds))
 
 
-def settle_now(lot: Lot) -> Procedure[None]:
-    """Commit what waits for this lot's head and raise `LeaseLost` if the lease is gone. One PUT."""
+def settle_now(lot: Lot, offset: int | None = None) -> Procedure[None]:
+    """Commit what waits for this lot's head and raise `LeaseLost` if this message, or any of the lot, was not ours to
+    settle. One PUT."""
     yield from commit(lot.desk)
     yield from look_after(lot.desk)
-    lot.check()
+    lot.check(offset)
 
 
 def extend_now(lot: Lot, seconds: float | None) -> Procedure[float]:

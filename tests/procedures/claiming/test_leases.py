@@ -159,3 +159,27 @@ def test_workers_whose_own_clocks_are_wrong_agree_on_leases(blocking: World, mon
     assert abs(second.clock_skew_seconds - 3600) < 5
     assert not second.queue("jobs").receive(1)
     assert drain(second.queue("jobs")) == []
+
+
+def test_what_a_purge_leaves_of_a_lease_can_be_settled(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, other = world.connect().queue("jobs"), world.connect().queue("jobs")
+    queue.send("first")
+    queue.receive(1)[0].ack(wait=True)
+    queue.send("old")
+    replace, claimed = world.store.replace, []
+
+    def claim_first(key: str, *rest: Any) -> Any:
+        if "/heads/" in key:
+            monkeypatch.setattr(world.store, "replace", replace)
+            queue.send("new")
+            claimed.extend(queue.receive(2))
+        return replace(key, *rest)
+
+    monkeypatch.setattr(world.store, "replace", claim_first)
+    other.purge()
+    old, new = claimed
+    with pytest.raises(bucketmq.LeaseLost, match="purged"):
+        old.ack(wait=True)
+    assert (old.lost, new.lost) == (True, False)
+    new.ack(wait=True)
+    assert queue.stats().in_flight == queue.stats().depth == 0

@@ -86,6 +86,9 @@ class Lot:
         """What a facade settles this lot with."""
         self.lost = False
         """Whether the bucket has told us that the lease is gone."""
+        self.gone: set[int] = set()
+        """Offsets of which the bucket has said that they were not ours to settle; the others still are, unless `lost`:
+        a purge takes messages out of a lease that goes on."""
         self._acked: deque[int] = deque()
         self._dirty = False
 
@@ -181,25 +184,34 @@ class Lot:
 
     def note_lost(self, spans: tuple[Span, ...]) -> None:
         """The bucket said that these were not ours to settle any more."""
-        self.lost = True
+        self.gone.update(offset for span in spans for offset in range(span.start, span.stop))
+        self.lost = self.lost or not self.desk.has_lease(self.lease)
         self.desk.lost.append(self._lost_text())
         offsets = ",".join(f"{span.start}-{span.stop - 1}" for span in spans[:5])
         logger.warning("action=lease_lost head=%s lease=%d offsets=%s", self.desk.key, self.lease, offsets)
+
+    def is_gone(self, offset: int) -> bool:
+        """Whether the bucket has said that this message is not ours any more."""
+        return self.lost or offset in self.gone
 
     def over(self, now: float) -> bool:
         """Whether the lease has ended, as far as we know."""
         return self.lost or now >= self.until
 
-    def check(self) -> None:
-        """Raise `LeaseLost` if the bucket has said so already."""
-        if self.lost:
+    def check(self, offset: int | None = None) -> None:
+        """Raise `LeaseLost` if the bucket has said so already, of this message or of any."""
+        if self.lost or self.gone if offset is None else self.is_gone(offset):
             raise LeaseLost(self._lost_text())
 
     def _lost_text(self) -> str:
-        return (
-            f"lease {self.lease} on {self.desk.key} is gone: it expired and its messages may be with somebody else; "
-            "stop working on them, and extend the lease or raise lease_seconds if the work takes longer"
-        )
+        lease = f"lease {self.lease} on {self.desk.key}"
+        if self.lost:
+            return (
+                f"{lease} is gone: it expired and its messages may be with somebody else; "
+                "stop working on them, and extend the lease or raise lease_seconds if the work takes longer"
+            )
+        offsets = ", ".join(str(offset) for offset in sorted(self.gone)[:5])
+        return f"{lease} does not hold messages {offsets} any more: they were purged"
 
     def spans_of(self, offsets: Sequence[int]) -> tuple[Span, ...]:
         """Offsets of this lot as spans, neighbours joined."""

@@ -143,6 +143,10 @@ class Desk:
     def head(self) -> Head | None:
         return self.seen[0] if self.seen is not None else None
 
+    def has_lease(self, number: int) -> bool:
+        """Whether the head has it, as far as we know."""
+        return self.head is not None and any(lease.number == number for lease in self.head.leases)
+
     def is_recent(self, now: float) -> bool:
         """Whether the head was read or written a moment ago."""
         return self.seen is not None and 0 <= now - self.seen_at <= HEAD_SECONDS

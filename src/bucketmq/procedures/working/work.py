@@ -262,7 +262,7 @@ def _handle(state: Work, pieces: list[Piece]) -> Procedure[None]:
     try:
         answers = yield from state.handle(pieces)
     except (Exception, SystemExit) as error:  # a handler that calls sys.exit() must not take its runner along
-        if isinstance(error, LeaseLost) and any(piece.lot.lost for piece in pieces):
+        if isinstance(error, LeaseLost) and any(piece.lot.is_gone(piece.offset) for piece in pieces):
             logger.warning("action=lease_lost queue=%s %s", name, error)
             yield from _tell(state, pieces, [error] * len(pieces), now)
             return

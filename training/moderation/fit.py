@@ -151,6 +151,16 @@ class Network(NamedTuple):
         found: Floats = np.maximum(features @ self.inner + self.inner_bias, 0) @ self.outer + self.bias
         return found
 
+    @classmethod
+    def averaged(cls, each: list[Network]) -> Network:
+        """One that says what these say on average: their hidden units side by side."""
+        return cls(
+            np.concatenate([one.inner for one in each], axis=1),
+            np.concatenate([one.inner_bias for one in each]),
+            (np.concatenate([one.outer for one in each]) / len(each)).astype(np.float32),
+            np.mean([one.bias for one in each], axis=0, dtype=np.float32),
+        )
+
 
 def network(
     features: Floats, target: Array, weights: Array, *, hidden: int, decay: float, rate: float, epochs: int, seed: int

@@ -80,6 +80,25 @@ def test_a_network_learns_what_no_linear_model_can_and_again_the_same() -> None:
     assert network.inner.tolist() == fitted().inner.tolist()
 
 
+def test_networks_side_by_side_say_what_each_says_on_average() -> None:
+    chance = np.random.default_rng(4)
+
+    def made() -> fit.Network:
+        shapes = ((5, 3), (3,), (3, 2), (2,))
+        return fit.Network(*(chance.normal(size=shape).astype(np.float32) for shape in shapes))
+
+    one, other = made(), made()
+    texts = chance.normal(size=(6, 5)).astype(np.float32)
+    expected = (one.scores(texts) + other.scores(texts)) / 2
+    assert fit.Network.averaged([one, other]).scores(texts) == pytest.approx(expected, abs=1e-5)
+
+
+def test_no_text_is_made_twice() -> None:
+    extra = Unlabelled(examples(*TEXTS), np.array([0, 1, 0, 1]), [])
+    pairs = list(zip(extra.features.texts, extra.fold.tolist(), strict=True))
+    assert len(pairs) == len(set(pairs)) > 2 * len(TEXTS)
+
+
 def test_the_classifier_computes_what_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scales and shares are folded into the shipped coefficients, and the large ones are rounded to integers."""
     chance = np.random.default_rng(3)

@@ -123,7 +123,9 @@ class EmbeddedClassifier:
         worst = max(striking, key=lambda each: each.confidence)
         words = list(dict.fromkeys(word for text in cut.texts[:4] for word in _WORD.findall(text)))[:200]
         telling = self._head.telling(words, CATEGORIES.index(worst.name)) if words else []
-        named = [SHOWN.get(word, word[:24]) for word, weight in telling[:3] if weight > 0]
+        speaking = [word for word, weight in telling if weight > 0]
+        speaking.sort(key=lambda word: word not in SHOWN)  # links first: a reviewer wants to know of one
+        named = [SHOWN.get(word, word[:24]) for word in speaking[:3]]
         told = f"{worst.name} {worst.confidence:.2f}"
         told += f", by words such as {', '.join(named)}" if named else ""
         return "; ".join([told, *cut.signs])

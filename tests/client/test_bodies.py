@@ -139,3 +139,46 @@ def test_a_model_that_refers_to_its_delivery_is_forgotten_with_it() -> None:
         del delivery
         gc.collect()
         assert forgotten() is None
+
+
+def test_deliveries_are_freed_by_reference_counting_alone() -> None:
+    def lot_of_a_batch(queue: bucketmq.Queue, limit: int) -> weakref.ref[Any]:
+        batch = queue.receive(limit)
+        for delivery in batch:
+            delivery.retry(delay_seconds=60) if delivery.body == 1 else delivery.ack()
+        return weakref.ref(batch[0].lot)
+
+    with bucketmq.connect("memory://") as bucket:
+        queue = bucket.queue("orders")
+        queue.send_many(range(4))
+        gc.collect()
+        gc.disable()
+        try:
+            lots = [lot_of_a_batch(queue, 2), lot_of_a_batch(queue, 2)]
+            queue.flush()
+            assert [lot() for lot in lots] == [None, None]
+        finally:
+            gc.enable()
+
+
+def test_deliveries_are_freed_by_reference_counting_alone_under_asyncio() -> None:
+    async def main() -> list[Any]:
+        async def lot_of_a_batch(queue: aio.Queue) -> weakref.ref[Any]:
+            batch = await queue.receive(2)
+            for delivery in batch:
+                await delivery.ack()
+            return weakref.ref(batch[0].lot)
+
+        async with aio.connect("memory://") as bucket:
+            queue = bucket.queue("orders")
+            await queue.send_many(range(4))
+            lots = [await lot_of_a_batch(queue), await lot_of_a_batch(queue)]
+            await queue.flush()
+            return [lot() for lot in lots]
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(main()) == [None, None]
+    finally:
+        gc.enable()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
+import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,17 +25,16 @@ SECRETS = EventKeys("").secrets("to-partner")
 
 
 @pytest.fixture
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder that every user of this machine can reach, under the usual umask."""
+def root() -> Iterator[Path]:
+    """A folder that every user of this machine can reach, under the usual umask.
+
+    Not below pytest's own, which are for their owner alone and shared with the other processes of a run.
+    """
     before = os.umask(0o022)
-    place = tmp_path_factory.mktemp("shared")
-    above = [path for path in (place, *place.parents) if path.stat().st_uid == os.getuid() and path != Path("/")]
-    modes = {path: path.stat().st_mode for path in above}
-    for path in above:
-        path.chmod(0o755)
+    place = Path(tempfile.mkdtemp(prefix="bucketmq-shared-"))
+    place.chmod(0o755)
     yield place / "store"
-    for path, mode in modes.items():
-        path.chmod(mode)
+    shutil.rmtree(place)
     os.umask(before)
 
 

@@ -15,7 +15,7 @@ from bucketmq.spark.setup import java
 from bucketmq.spark.setup.session import local_settings
 
 SHIPPED = str(Path(__file__).parent / "shipped")
-"""Modules that executors find, too."""
+"""Modules that executors find, too; `sitecustomize` is imported by each of Spark's Python processes when it starts."""
 
 sys.path.append(SHIPPED)
 

@@ -16,7 +16,7 @@ import bucketmq
 from bucketmq.events.event import time_text
 from bucketmq.log import documents
 from bucketmq.pipeline import FromEvents, Pipeline, ToObjects, ToQueue, stage
-from bucketmq.pipeline.lineage import GONE_SECONDS, Lineage, Tidied, follow, is_current, tidy_lineage
+from bucketmq.pipeline.lineage import GONE_SECONDS, Lineage, Of, Tidied, follow, is_current, tidy_lineage
 from bucketmq.pipeline.states import STATE, State
 from bucketmq.pipeline.states import as_column as states_column
 from bucketmq.pipeline.things import Thing
@@ -46,7 +46,7 @@ def things(*made: str) -> list[tuple[ToObjects, Thing]]:
 
 def run(bucket: Any, of: State, *made: str, current: bool = True) -> list[str]:
     opened = bucket.run(bucket.api.open())
-    became: list[str] = bucket.run(follow(opened, "p", of, things(*made), lambda _: current))
+    became: list[str] = bucket.run(follow(opened, "p", [Of(of, things(*made))], lambda _: current))
     return became
 
 
@@ -142,7 +142,7 @@ def test_the_register_of_a_source_that_is_long_gone_goes_and_a_late_run_brings_n
     opened = bucket.run(bucket.api.open())
     now = opened_at = world.time.now() - START
     run(bucket, state(1, seconds=now), "a=1")
-    bucket.run(follow(opened, "other", state(1, seconds=now), [], lambda _: True))
+    bucket.run(follow(opened, "other", [Of(state(1, seconds=now), [])], lambda _: True))
     run(bucket, state(2, gone=True, seconds=now + 10))
     assert bucket.run(tidy_lineage(opened)) == Tidied(2, 0)
     world.advance(GONE_SECONDS + 60)
@@ -196,7 +196,7 @@ def test_objects_of_others_are_left_alone(world: World) -> None:
     bucket.put("out/a", "mine")
     opened = bucket.run(bucket.api.open())
     other = State("in/other", "v9", at(50))
-    bucket.run(follow(opened, "p", other, things("b=9"), lambda _: True))
+    bucket.run(follow(opened, "p", [Of(other, things("b=9"))], lambda _: True))
     run(bucket, state(2, gone=True))
     assert out(world) == {"a": "mine", "b": "9"}
 
@@ -219,7 +219,7 @@ def test_what_it_costs() -> None:
     fresh = State("in/fresh", "v1", at(1))
     opened = bucket.run(bucket.api.open())
     before = bucket.hands.count
-    bucket.run(follow(opened, "p", fresh, things("x=1"), lambda _: True))
+    bucket.run(follow(opened, "p", [Of(fresh, things("x=1"))], lambda _: True))
     plain = 1 + 4  # what an object costs that follows nothing
     assert bucket.hands.count - before == plain + 3
     world.close()

@@ -37,6 +37,9 @@ from bucketmq.pipeline.ends import FromTable
 
 PARENT_SECONDS = 0.5
 
+CHANGES_AT_ONCE = 100
+"""What a pipeline without Spark is given at a time. It gives back what it has no time for."""
+
 Master = Annotated[str | None, typer.Option(metavar="MASTER", help="Where Spark runs. Default: this machine.")]
 
 
@@ -48,7 +51,7 @@ def run(
         list[str] | None, typer.Option("--only", metavar="PART", help="Only this part: an agent or a pipeline.")
     ] = None,
     without_spark: Annotated[
-        bool, typer.Option("--without-spark", help="Run pipelines on one message at a time, without Spark and Java.")
+        bool, typer.Option("--without-spark", help="Run pipelines in plain Python, without Spark and Java.")
     ] = False,
     once: Annotated[
         bool, typer.Option("--once", help="With --only PIPELINE: do what there is to do, and end.")
@@ -275,7 +278,8 @@ def _run_without_spark(bucket: Bucket, pipelines: list[Pipeline], ready: Callabl
 def _run_one(bucket: Bucket, pipeline: Pipeline, ready: Callable[[str], None], *, once: bool) -> None:
     match pipeline.source:
         case FromEvents() as source:
-            bucket.watch(source.filter, name=pipeline.name, start="beginning")(pipeline.watcher(bucket))
+            watch = bucket.watch(source.filter, name=pipeline.name, start="beginning", batch=CHANGES_AT_ONCE)
+            watch(pipeline.watcher(bucket))
             ready("")
             bucket.run_watchers(pipeline.name, stop_when_empty=once)
         case FromQueue() as source:

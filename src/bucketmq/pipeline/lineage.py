@@ -23,7 +23,7 @@ old: a run for a state of that age that finds no register asks the source instea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -38,6 +38,7 @@ from bucketmq.pipeline.objects import Did, Wanted, write_objects
 from bucketmq.pipeline.states import State
 from bucketmq.pipeline.things import SOURCE_KEY, SOURCE_ORDER, Origin, Thing, source_mark
 from bucketmq.procedures.abreast import abreast
+from bucketmq.procedures.objects.batches import apart
 from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
 from bucketmq.procedures.objects.remove import remove, remove_state
@@ -48,6 +49,8 @@ from bucketmq.values import Value
 
 Became = Did | Literal["late", "removed"]
 """What became of a thing, or of one that was made before."""
+
+Result = TypeVar("Result")
 
 IsCurrent = Callable[[State], bool]
 """Whether a state is the one that the source object is in now: asked where times cannot tell which came later."""
@@ -89,51 +92,99 @@ class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.at == state.at if state.gone or state.version is None else self.version == state.version
 
 
-def follow(
-    bucket: OpenBucket,
-    pipeline: str,
-    state: State,
-    things: Sequence[tuple[ToObjects, Thing]],
-    is_current: IsCurrent,
-    *,
-    cause: Cause = NO_CAUSE,
-    home: str = "",
-) -> Procedure[list[Became]]:
-    """Write all that was made of a state of a source object, and remove what was made of it before and is not any more.
+class Of(msgspec.Struct, frozen=True):
+    """All that was made of a state of a source object."""
 
-    `home` is the name of the bucket that the source is in, if it is another.
-    Beside what the objects cost: a GET, a PUT and a GET the first time; two GETs when nothing changes; a GET, two PUTs
-    and a GET when something goes, and for that a HEAD and a delete.
+    state: State
+    things: Sequence[tuple[ToObjects, Thing]]
+    cause: Cause = NO_CAUSE
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(thing.key for _, thing in self.things))
+
+
+def follow(
+    bucket: OpenBucket, pipeline: str, made: Sequence[Of], is_current: IsCurrent, *, home: str = ""
+) -> Procedure[list[Became]]:
+    """Write all that was made of states of source objects, and remove what was made of them before and is not any more.
+
+    `home` is the name of the bucket that the sources are in, if it is another. The steps are taken for all of them
+    together, and their objects are written as one batch.
+    Beside what the objects cost, for each source: a GET, a PUT and a GET the first time; two GETs when nothing changes;
+    a GET, two PUTs and a GET when something goes, and for that a HEAD and a delete.
     """
-    source = f"{home}:{state.key}" if home else state.key
-    key = EventKeys(bucket.prefix).lineage(pipeline, source)
-    ours = tuple(dict.fromkeys(thing.key for _, thing in things))
-    entered = yield from _announce(key, source, state, ours, is_current)
-    if not entered.is_of(state):
-        yield from _clear(bucket, entered, set(ours) - set(entered.made), cause)
-        return ["late"] * len(things)
-    origin = Origin(source, state.version or state.at, entered.order)
-    wanted = [Wanted(target, thing, cause, origin) for target, thing in things]
-    became: list[Became] = [*(yield from write_objects(bucket, wanted))]
-    patience = Patience(f"updating {key}")
-    while True:
-        found = yield from get_document(Lineage, key)
-        if found is None:  # somebody deleted it: what we wrote is there, and the next run finds it by its keys
-            return became
-        now, stored = found
-        if now.order > entered.order:
-            yield from _clear(bucket, now, set(ours) - set(now.made), cause)
-            return ["late"] * len(things)
-        gone = [each for each in now.made if each not in ours]
-        if not gone:
-            return became
-        yield from _clear(bucket, now, gone, cause, own=True)
-        after = msgspec.structs.replace(now, made=ours, revision=now.revision + 1)
-        reply = yield from Replace(key, documents.encode(after), stored.version)
-        if isinstance(reply, Written):
-            became += ["removed"] * len(gone)
-            return became
-        yield from patience.again(reply)
+    became: list[Became] = []
+    for group in apart(made, lambda each: {each.state.key}):
+        became += yield from _follow_group([_Following(bucket, pipeline, each, is_current, home) for each in group])
+    return became
+
+
+def _follow_group(runs: Sequence[_Following]) -> Procedure[list[Became]]:
+    entered = yield from _all([each.announce() for each in runs])
+    late: list[Became] = ["late" for run, found in zip(runs, entered, strict=True) if not found for _ in run.of.things]
+    living = [(run, found) for run, found in zip(runs, entered, strict=True) if found is not None]
+    wanted = [each for run, found in living for each in run.wanted(found)]
+    wrote = iter((yield from write_objects(runs[0].bucket, wanted)))
+    ended = yield from _all([run.finish(found, [next(wrote) for _ in run.of.things]) for run, found in living])
+    return [*late, *(each for its in ended for each in its)]
+
+
+def _all(procedures: Sequence[Procedure[Result]]) -> Procedure[list[Result]]:
+    """Run them abreast, and raise what one of them raised when all have ended."""
+    results: list[Result] = []
+    for each in (yield from abreast(procedures)):
+        if isinstance(each, BucketMQError):
+            raise each
+        results.append(each)
+    return results
+
+
+class _Following:
+    """The steps for one source object."""
+
+    def __init__(self, bucket: OpenBucket, pipeline: str, of: Of, is_current: IsCurrent, home: str) -> None:
+        self.bucket = bucket
+        self.of = of
+        self._source = f"{home}:{of.state.key}" if home else of.state.key
+        self._key = EventKeys(bucket.prefix).lineage(pipeline, self._source)
+        self._is_current = is_current
+
+    def announce(self) -> Procedure[Lineage | None]:
+        """The register with this state in it; None if this run is late, and has cleaned up behind itself."""
+        of = self.of
+        entered = yield from _announce(self._key, self._source, of.state, of.keys, self._is_current)
+        if entered.is_of(of.state):
+            return entered
+        yield from _clear(self.bucket, entered, set(of.keys) - set(entered.made), of.cause)
+        return None
+
+    def wanted(self, entered: Lineage) -> list[Wanted]:
+        origin = Origin(self._source, self.of.state.version or self.of.state.at, entered.order)
+        return [Wanted(target, thing, self.of.cause, origin) for target, thing in self.of.things]
+
+    def finish(self, entered: Lineage, wrote: Sequence[Did]) -> Procedure[list[Became]]:
+        """Remove what is listed and was not made now, when all objects are written."""
+        ours, cause = self.of.keys, self.of.cause
+        patience = Patience(f"updating {self._key}")
+        while True:
+            found = yield from get_document(Lineage, self._key)
+            if found is None:  # somebody deleted it: what we wrote is there, and the next run finds it by its keys
+                return [*wrote]
+            now, stored = found
+            if now.order > entered.order:
+                yield from _clear(self.bucket, now, set(ours) - set(now.made), cause)
+                return ["late"] * len(wrote)
+            gone = [each for each in now.made if each not in ours]
+            if not gone:
+                return [*wrote]
+            yield from _clear(self.bucket, now, gone, cause, own=True)
+            after = msgspec.structs.replace(now, made=ours, revision=now.revision + 1)
+            reply = yield from Replace(self._key, documents.encode(after), stored.version)
+            if isinstance(reply, Written):
+                removed: list[Became] = ["removed"] * len(gone)
+                return [*wrote, *removed]
+            yield from patience.again(reply)
 
 
 def _announce(key: str, source: str, state: State, ours: tuple[str, ...], is_current: IsCurrent) -> Procedure[Lineage]:

@@ -1,7 +1,7 @@
 """A pipeline: stages joined between a source and its targets. A value; importing it needs neither PySpark nor a JVM.
 
-`spark.running.run.start` runs it as a stream on Spark; `watcher` makes it a handler that runs on one change or one
-message at a time, with the same results.
+`spark.running.run.start` runs it as a stream on Spark; `watcher` makes it a handler of changes or messages, one or
+some at a time, with the same results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     about: str = ""
     """One line for people: what it is for."""
     task_rows: int | None = None
-    """So many rows are worth a task of their own, where a row takes long. Otherwise tasks are cut by bytes."""
+    """So many rows are worth a task of their own, where a row takes long. Otherwise tasks are cut by bytes. Without
+    Spark so many go through the stages at a time."""
 
     def __post_init__(self) -> None:
         check_name(self.name, "pipeline name")
@@ -119,19 +120,23 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
         return Chain((*self.stages, shape_stage(self.outputs, self.gives, check_keys)))
 
     def watcher(self, bucket: Any) -> Callable[[Any], Any]:
-        """A handler that runs the pipeline without Spark, on one change (a source of events) or one message (a queue).
+        """A handler that runs the pipeline without Spark, on changes (a source of events) or messages (a queue).
 
         ```python
-        bucket.watch(pipeline.source.filter, name=pipeline.name)(pipeline.watcher(bucket))
+        bucket.watch(pipeline.source.filter, name=pipeline.name, batch=100)(pipeline.watcher(bucket))
         bucket.queue("posts").run(pipeline.watcher(bucket))
         ```
 
+        Given one it returns what becomes of it; given a list, as with `batch=`, what becomes of each. Those are written
+        together: one commit for each table, one send for each queue. Where a stage keeps state, and where time is up
+        after some seconds, it gives back what it has not begun.
+
         For a source of sets, it is run on the queue that `source.gather(bucket)` has them sent to.
         """
-        from bucketmq.pipeline.watcher import handler
+        from bucketmq.pipeline.watcher import Handler
 
         if isinstance(self.source, FromTable) or any(isinstance(each, ToTable) for each in self.outputs):
             raise Invalid(f"pipeline {self.name!r} reads or writes a table, which needs Spark; start it there")
         if any(each.is_frame for each in self.stages):
             raise Invalid(f"pipeline {self.name!r} has a stage of a DataFrame, which needs Spark; start it there")
-        return handler(self.name, self.source, self.chain, self.outputs, bucket)
+        return Handler(self.name, self.source, self.chain, self.outputs, bucket, task_rows=self.task_rows)

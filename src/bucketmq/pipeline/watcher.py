@@ -1,50 +1,35 @@
-"""A pipeline without Spark: the same intake, chain and targets for one change or one message at a time.
+"""A pipeline without Spark: the same intake, chain and targets for a batch of changes or messages; one is a batch of
+one.
 
 Made for `Pipeline.watcher`; the handler is run by the library's own watchers and workers, which see to retries and
-dead letters. A row that fails is buried at once, as on Spark; an error that is not the row's is raised, so that it is
-tried again.
+dead letters. What is handled together is written together, and each is settled by what became of it: a row that fails
+is buried at once, as on Spark, and the others are done. An error that is not a row's is raised where there is one
+change; of several each is then handled alone, so that it is a failed attempt for as few as possible (decision 0049).
 """
 
 from __future__ import annotations
 
-import functools
 import logging
-import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bucketmq.errors import BucketMQError
-from bucketmq.log import segment
 from bucketmq.log.bodies import encode_body
-from bucketmq.outcomes import Bury, Done, Retry
-from bucketmq.pipeline.chain import RAISED, Chain, error_text
+from bucketmq.outcomes import Bury, Done, Outcome, Release, Retry
+from bucketmq.pipeline.buckets import Buckets
+from bucketmq.pipeline.chain import Chain, PutOff
 from bucketmq.pipeline.columns import arrow_schema
-from bucketmq.pipeline.dead import with_own_body
-from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ToQueue, ddl_of, is_following
-from bucketmq.pipeline.intake import Bucket, intake_of
-from bucketmq.pipeline.lineage import home_of, is_current
-from bucketmq.pipeline.objects import check_keys
-from bucketmq.pipeline.registers import Memory, Registers, TimeoutFailed
+from bucketmq.pipeline.content import BYTES_AT_ONCE
+from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ddl_of, is_following
+from bucketmq.pipeline.intake import intake_of
+from bucketmq.pipeline.keeping import Keeping
 from bucketmq.pipeline.resources import of_process
-from bucketmq.pipeline.shape import CheckKeys, column_of
-from bucketmq.pipeline.states import State
-from bucketmq.pipeline.upserts import ToUpserts, write_rows
-from bucketmq.pipeline.writing import (
-    Settled,
-    Writing,
-    buckets_of,
-    carried_out,
-    elsewhere,
-    messages_of,
-    settled,
-    writings_of,
-)
-from bucketmq.procedures.queues import open_queue
-from bucketmq.procedures.requests import NewId, Now, Procedure
-from bucketmq.procedures.sending.send import send_messages
+from bucketmq.pipeline.shape import CheckKeys
+from bucketmq.pipeline.writing import Settled, settled
+from bucketmq.procedures.working.work import failure_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,88 +39,118 @@ logger = logging.getLogger("bucketmq")
 RAW = ddl_of({**MESSAGE_COLUMNS, "shard": "int", "offset": "bigint"})
 """A message as the source of Spark gives it."""
 
+ROWS_AT_ONCE = 25
+"""So many rows go through the stages at a time, unless the pipeline says how many (`task_rows`)."""
 
-def handler(
-    name: str, source: Source, chain_of: Callable[[CheckKeys], Chain], targets: Sequence[Target], bucket: Any
-) -> Callable[[Any], Done | Retry | Bury]:
-    """The handler: given a `Change` where the source is events, a `Delivery` where it is a queue.
+BATCH_SECONDS = 5.0
+"""After so long nothing more of a batch is begun. Until it is through none of it is settled, and no worker stops."""
+
+
+class Handler:
+    """Handles a `Change` or a list of them where the source is events, a `Delivery` or a list where it is a queue.
 
     Rows of tables first, then objects, then messages, as on Spark. Into objects it writes what Spark would; into queues
     too, but at least once: a message that was handled and not acked is handled again.
     """
-    buckets = Buckets(name, targets, bucket)
-    home = buckets.of(None)
-    chain = chain_of(buckets.check_keys)
-    _load(chain, bucket)
-    intake = intake_of(source, lambda: home, collapse=False, follows=any(map(is_following, targets)))
-    raw_of = _raw_change if isinstance(source, FromEvents) else _raw_delivery
 
-    keeping = _Keeping(name, home, chain, lambda batch: buckets.write([Settled(batch, ())]))
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        chain_of: Callable[[CheckKeys], Chain],
+        targets: Sequence[Target],
+        bucket: Any,
+        *,
+        task_rows: int | None,
+    ) -> None:
+        self.__name__ = name  # a watcher that is given no name of its own is called so
+        self._targets = targets
+        self._buckets = Buckets(name, targets, bucket)
+        home = self._buckets.of(None)
+        self._chain = chain_of(self._buckets.check_keys)
+        _load(self._chain, bucket)
+        self._intake = intake_of(source, lambda: home, collapse=False, follows=any(map(is_following, targets)))
+        self._raw_of = _raw_change if isinstance(source, FromEvents) else _raw_delivery
+        self._keeping = Keeping(name, home, self._chain, lambda batch: self._buckets.write([Settled(batch, ())]))
+        self._rows_at_once = task_rows or ROWS_AT_ONCE
 
-    def handle(thing: Any) -> Done | Retry | Bury:
-        buckets.open_all()  # a bucket that is unavailable is not the rows' fault
-        keeping.expire()
-        for taken in intake.take(raw_of(thing)):
-            ran = chain.run(taken.batch, keeping.memory(thing.id))
-            for failed in (*taken.failed, *ran.failed):
-                return Bury(failed.error)
-            for off in ran.put_off:
-                times = thing.attempt - 1
-                if times >= off.later_max:
-                    return Bury(off.failed(f"given up after coming back {times} times").error)
-                return Retry(off.failed("comes back").error, off.later.delay_seconds)
-            buckets.write(list(settled(targets, taken, ran)))
-        return Done()
-
-    return handle
-
-
-class _Keeping:
-    """The registers of the stage that keeps state, if there is one."""
-
-    def __init__(self, name: str, here: Bucket, chain: Chain, write: Callable[[pa.RecordBatch], None]) -> None:
-        self._here = here
-        self._write = write
-        keyed = [place for place, stage in enumerate(chain.stages) if stage.keyed is not None]
-        self._registers = Registers(here.open, name, chain.stages[keyed[0]]) if keyed else None
-        self._rest = Chain(chain.stages[keyed[0] + 1 :] if keyed else ())
-
-    def memory(self, message: str) -> Memory | None:
-        """What keeps the state while this message is handled."""
-        registers = self._registers
-        if registers is None:
-            return None
-        return lambda stage, name, key, batch: self._here.run(registers.apply(message, name, key, batch))
-
-    def expire(self) -> None:
-        """Write what comes of keys that timed out. One that cannot be written stays, and is tried again later."""
-        registers = self._registers
-        if registers is None:
-            return
-        while True:
-            try:
-                found = self._here.run(registers.next_expired())
-            except TimeoutFailed as failed:  # no fault of the message that is handled
-                if isinstance(failed.error, RAISED):
-                    raise failed.error from None
-                logger.error("action=timeout_failed key=%s %s", failed.key, error_text(registers.stage, failed.error))
-                continue
-            if found is None:
-                return
-            name, batch = found
-            ran = self._rest.run(batch)
-            lost = [*ran.failed, *(each.failed("comes back") for each in ran.put_off)]
-            if lost:
-                logger.error("action=timeout_failed register=%s %s", name, lost[0].error)
-                self._here.run(registers.put_back(name))
-                continue
-            try:
-                for passed in ran.passed:
-                    self._write(passed.batch)
-                self._here.run(registers.forget_expired(name))
-            except BucketMQError:
-                self._here.run(registers.put_back(name))
+    def __call__(self, given: Any) -> Any:
+        """What becomes of it, or of each of them."""
+        if not isinstance(given, Sequence):
+            (outcome,) = self._handle([given])
+            return outcome
+        try:
+            return self._handle(given)
+        except Exception as error:
+            if len(given) == 1:
                 raise
+            logger.warning("action=batch_failed pipeline=%s size=%d error=%.200s", self.__name__, len(given), error)
+        return self._each_alone(given)
+
+    def _each_alone(self, things: Sequence[Any]) -> list[Outcome]:
+        """What became of each by itself; those that are not reached in time are given back, untried."""
+        outcomes: list[Outcome] = []
+        until = time.monotonic() + BATCH_SECONDS
+        for each in things:
+            if outcomes and time.monotonic() > until:
+                break
+            try:
+                outcomes += self._handle([each])
+            except Exception as error:
+                outcomes.append(Retry(failure_text(error)))
+        return _with_the_rest_released(outcomes, things)
+
+    def _handle(self, things: Sequence[Any]) -> list[Outcome]:
+        """Run the first of them through the stages, as many as there is time and room for, and write what came of them
+        together. The rest is given back."""
+        self._buckets.open_all()  # a bucket that is unavailable is not the rows' fault
+        self._keeping.expire()
+        batch = _Batch()
+        until = time.monotonic() + BATCH_SECONDS
+        rows = 1 if self._keeping.keeps else self._rows_at_once
+        for start in range(0, len(things), rows):
+            if start and (self._keeping.keeps or time.monotonic() > until or batch.size_bytes > BYTES_AT_ONCE):
+                break
+            self._run(batch, things[start : start + rows])
+        self._buckets.write(batch.settled)
+        return _with_the_rest_released(batch.outcomes, things)
+
+    def _run(self, batch: _Batch, things: Sequence[Any]) -> None:
+        """Run some of them through the stages. With a memory it is one: what a key keeps changes message by message,
+        and is to be written before the next message changes it."""
+        became: dict[int, Outcome] = {}
+        for taken in self._intake.take(_raw([self._raw_of(each) for each in things])):
+            ran = self._chain.run(taken.batch, self._keeping.memory(things[0].id))
+            became |= {each.row: Bury(each.error) for each in taken.failed}
+            became |= {taken.rows[each.row]: Bury(each.error) for each in ran.failed}
+            for off in ran.put_off:
+                row = taken.rows[off.row]
+                became[row] = _put_off(off, things[row].attempt - 1)
+            batch.settled += settled(self._targets, taken, ran)
+        batch.outcomes += [became.get(row, Done()) for row in range(len(things))]
+
+
+class _Batch:
+    """What came of those that went through the stages so far, and what is to be written of them."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self.settled: list[Settled] = []
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.batch.nbytes for each in self.settled)
+
+
+def _with_the_rest_released(outcomes: Sequence[Outcome], things: Sequence[Any]) -> list[Outcome]:
+    return [*outcomes, *(Release() for _ in things[len(outcomes) :])]
+
+
+def _put_off(off: PutOff, times: int) -> Retry | Bury:
+    """What becomes of a row that a stage wants to see again, and that came back so many times."""
+    if times >= off.later_max:
+        return Bury(off.failed(f"given up after coming back {times} times").error)
+    return Retry(off.failed("comes back").error, off.later.delay_seconds)
 
 
 def _load(chain: Chain, bucket: Any) -> None:
@@ -149,113 +164,27 @@ def _load(chain: Chain, bucket: Any) -> None:
         of_process().lend(stage.name, stage.uses)
 
 
-class Buckets:
-    """The pipeline's bucket, and those of its targets that lie elsewhere, which stay open as long as the first."""
-
-    def __init__(self, pipeline: str, targets: Sequence[Target], home: Any) -> None:
-        self._pipeline = pipeline
-        self._targets = targets
-        self._facade = home
-        self._home = Bucket(*_inside(home))
-        self._others: dict[str, Bucket] = {}
-        self._lock = threading.Lock()
-
-    def of(self, url: str | None) -> Bucket:
-        if url is None:
-            return self._home
-        with self._lock:
-            if url not in self._others:
-                from bucketmq.client import connect
-
-                other = connect(url)
-                self._facade.on_close(other.close)
-                self._others[url] = Bucket(*_inside(other))
-            return self._others[url]
-
-    def open_all(self) -> None:
-        for url in buckets_of(self._targets):
-            with elsewhere(url):
-                self.of(url)
-
-    def check_keys(self, url: str | None, keys: Sequence[str]) -> None:
-        with elsewhere(url):
-            there = self.of(url)
-            there.run(check_keys(there.open, keys))
-
-    def write(self, done: Sequence[Settled]) -> None:
-        """Commit the rows of tables, write all objects, then send all messages: as on Spark."""
-        for place, target in enumerate(self._targets):
-            if isinstance(target, ToUpserts):
-                columns = [each.batch.column(column_of(place)) for each in done]
-                self._home.run(write_rows(self._home.open, target, columns))
-        for each in done:
-            for writing in writings_of(self._targets, each.batch, each.causes):
-                self._carry_out(writing)
-        for each in done:
-            for place, target in enumerate(self._targets):
-                if isinstance(target, ToQueue):
-                    self._send(target, messages_of(target, place, each.batch))
-
-    def _carry_out(self, writing: Writing) -> None:
-        with elsewhere(writing.bucket):
-            there = self.of(writing.bucket)
-            home = "" if writing.bucket is None or writing.state is None else self._name
-            there.run(carried_out(there.open, self._pipeline, writing, self._is_current, home=home))
-
-    def _send(self, target: ToQueue, batch: pa.RecordBatch) -> None:
-        if batch.num_rows:
-            with elsewhere(target.bucket):
-                there = self.of(target.bucket)
-                there.run(_send(there, target, batch))
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return str(self._home.run(home_of(self._home.open)))
-
-    def _is_current(self, state: State) -> bool:
-        return bool(self._home.run(is_current(self._home.open, state)))
-
-
-def _inside(bucket: Any) -> tuple[Any, Callable[[Procedure[Any]], Any]]:
-    """The open bucket of a `bucketmq.Bucket`, and what carries procedures out on it."""
-    return bucket.run(bucket.api.open()), bucket.run
-
-
-def _raw_change(change: Any) -> pa.RecordBatch:
+def _raw_change(change: Any) -> dict[str, Any]:
     body = msgspec.json.encode(change.event).decode()
-    return _raw(id=change.id, body=body, sent_at=datetime.now(UTC), shard=0, offset=0)
+    return {"id": change.id, "body": body, "sent_at": datetime.now(UTC), "shard": 0, "offset": 0}
 
 
-def _raw_delivery(delivery: Any) -> pa.RecordBatch:
+def _raw_delivery(delivery: Any) -> dict[str, Any]:
     body = delivery.body
     raw = isinstance(body, bytes)
-    return _raw(
-        id=delivery.id,
-        key=delivery.key,
-        headers=list(delivery.headers.items()) or None,
-        body=None if raw or body is None else encode_body(body).decode(),
-        body_bytes=body if raw else None,
-        sent_at=delivery.sent_at,
-        shard=delivery.shard,
-        offset=delivery.offset,
-    )
+    return {
+        "id": delivery.id,
+        "key": delivery.key,
+        "headers": list(delivery.headers.items()) or None,
+        "body": None if raw or body is None else encode_body(body).decode(),
+        "body_bytes": body if raw else None,
+        "sent_at": delivery.sent_at,
+        "shard": delivery.shard,
+        "offset": delivery.offset,
+    }
 
 
-def _raw(**columns: Any) -> pa.RecordBatch:
+def _raw(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pylist([columns], schema=arrow_schema(RAW))
-
-
-def _send(here: Bucket, target: ToQueue, batch: pa.RecordBatch) -> Procedure[None]:
-    from bucketmq.pipeline.letters import Columns
-    from bucketmq.pipeline.lines import bytes_of
-
-    name = yield from NewId()
-    at = segment.time_text((yield from Now()))
-    lines = bytes_of(Columns(batch.schema.names, text=target.text).lines(batch, name, 0, at))
-    queue = yield from open_queue(here.open, target.queue, {})
-    messages = []
-    for message in segment.decode_lines(lines, target.queue) if lines else ():
-        messages.append((yield from with_own_body(queue, message)))
-    yield from send_messages(queue, messages)
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(RAW))

@@ -2,7 +2,8 @@
 the same here; messages they send in their own ways.
 
 Objects of a target that follows its source are written as one `Writing` for each source object and bucket; any other
-object is one by itself. The order of requests is `pipeline.objects` and `pipeline.lineage`.
+object is one by itself. Those of one bucket are carried out together. The order of requests is `pipeline.objects` and
+`pipeline.lineage`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bucketmq.pipeline.chain import Passed, Ran
 from bucketmq.pipeline.copies import copy_objects
 from bucketmq.pipeline.ends import Target, ToObjects, ToQueue, is_following
 from bucketmq.pipeline.intake import Taken, causes_of
-from bucketmq.pipeline.lineage import Became, IsCurrent, follow, is_newer
+from bucketmq.pipeline.lineage import Became, IsCurrent, Of, follow, is_newer
 from bucketmq.pipeline.objects import Wanted, that_count, write_objects
 from bucketmq.pipeline.shape import column_of
 from bucketmq.pipeline.states import STATE, State, as_column, gathered, of_column
@@ -123,21 +124,18 @@ def _things(batch: pa.RecordBatch, place: int) -> list[list[Thing] | None]:
 
 
 def carried_out(
-    bucket: OpenBucket, pipeline: str, writing: Writing, is_current: IsCurrent, *, home: str = ""
+    bucket: OpenBucket, pipeline: str, writings: Sequence[Writing], is_current: IsCurrent, *, home: str = ""
 ) -> Procedure[list[Became]]:
-    """Write them; what became of each. `home` is what the pipeline's bucket is called, if they go to another one."""
-    if writing.state is None:
-        return (yield from written_together(bucket, [writing]))
-    state, things, cause = writing.state, writing.things, writing.cause
-    return (yield from follow(bucket, pipeline, state, things, is_current, cause=cause, home=home))
-
-
-def written_together(bucket: OpenBucket, writings: Sequence[Writing]) -> Procedure[list[Became]]:
-    """Write what follows no source object, of one bucket, together; what became of each, copies last."""
-    wanted = [Wanted(target, thing, each.cause) for each in writings for target, thing in each.things]
-    copies = [each for each in wanted if each.target.copy_of is not None]
-    others = [each for each in wanted if each.target.copy_of is None]
-    return [*(yield from write_objects(bucket, others)), *(yield from copy_objects(bucket, copies))]
+    """Write what goes to one bucket, together; what became of each. `home` is what the pipeline's bucket is called, if
+    they go to another one."""
+    plain = [
+        Wanted(target, thing, each.cause) for each in writings if each.state is None for target, thing in each.things
+    ]
+    copies = [each for each in plain if each.target.copy_of is not None]
+    others = [each for each in plain if each.target.copy_of is None]
+    made = [Of(each.state, each.things, each.cause) for each in writings if each.state is not None]
+    became: list[Became] = [*(yield from write_objects(bucket, others)), *(yield from copy_objects(bucket, copies))]
+    return [*became, *(yield from follow(bucket, pipeline, made, is_current, home=home))]
 
 
 def messages_of(target: ToQueue, place: int, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ class Shelf:
         self.table = self.bucket.table(table_of(encoders[0]))
         self.library = Library(self.bucket.api)
         handler = self.pipeline.watcher(self.bucket)
-        self.bucket.watch(self.pipeline.source.filter, name=self.pipeline.name, start="beginning")(handler)
+        self.bucket.watch(self.pipeline.source.filter, name=self.pipeline.name, start="beginning", batch=100)(handler)
 
     def put(self, **documents: str | bytes) -> None:
         """Documents by name: `a_md="..."` is docs/a.md."""

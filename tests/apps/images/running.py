@@ -49,7 +49,7 @@ class Images:
     def watch(self) -> None:
         for name, pipeline in self.pipelines().items():
             handle = pipeline.watcher(self.bucket)
-            self.bucket.watch(pipeline.source.filter, name=name, start="beginning")(handle)
+            self.bucket.watch(pipeline.source.filter, name=name, start="beginning", batch=100)(handle)
         self.keep_table()
 
     def keep_table(self) -> None:

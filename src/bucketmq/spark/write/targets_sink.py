@@ -29,7 +29,7 @@ from bucketmq.pipeline.letters import Columns
 from bucketmq.pipeline.lineage import home_of, is_current
 from bucketmq.pipeline.shape import CAUSE
 from bucketmq.pipeline.states import State
-from bucketmq.pipeline.writing import Writing, carried_out, elsewhere, messages_of, writings_of, written_together
+from bucketmq.pipeline.writing import Writing, carried_out, elsewhere, messages_of, writings_of
 from bucketmq.procedures.bulk.publish import Made
 from bucketmq.procedures.objects.batches import in_batches
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
@@ -157,10 +157,8 @@ class _TargetsWriter(Writer):
         with elsewhere(first.bucket):
             there = self._there(first.bucket, EVENTS)
             bucket = there.queue.bucket
-            if first.state is None:
-                return there.run(written_together(bucket, writings))
-            home = "" if first.bucket is None else self._name
-            return there.run(carried_out(bucket, self._pipeline, first, self._is_current, home=home))
+            home = "" if first.bucket is None or first.state is None else self._name
+            return there.run(carried_out(bucket, self._pipeline, writings, self._is_current, home=home))
 
     @functools.cached_property
     def _name(self) -> str:
@@ -207,14 +205,11 @@ class TargetsStreamWriter(_TargetsWriter, DataSourceStreamArrowWriter):
 
 
 def _together(writings: Sequence[Writing]) -> Iterator[Sequence[Writing]]:
-    """What is written at a time: many objects of one bucket, or what follows one source object."""
-    plain: dict[str | None, list[Writing]] = {}
+    """What is written at a time: many objects of one bucket, or what follows several source objects."""
+    alike: dict[tuple[str | None, bool], list[Writing]] = {}
     for each in writings:
-        if each.state is None:
-            plain.setdefault(each.bucket, []).append(each)
-        else:
-            yield [each]
-    for its in plain.values():
+        alike.setdefault((each.bucket, each.state is None), []).append(each)
+    for its in alike.values():
         yield from in_batches(its, objects_max=OBJECTS_TOGETHER)
 
 

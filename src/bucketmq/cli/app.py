@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -377,7 +379,7 @@ def run(args: list[str]) -> int:
     """Run one command line and return its exit code. Errors have been shown by then."""
     as_json = "--json" in args
     try:
-        code = typer.main.get_command(app).main(args, prog_name="bucketmq", standalone_mode=False)
+        code = _command().main(args, prog_name="bucketmq", standalone_mode=False)
         return code if isinstance(code, int) else Code.OK
     except BucketMQError as error:
         tell(error.kind, str(error), as_json=as_json)
@@ -390,6 +392,19 @@ def run(args: list[str]) -> int:
         # The reader of our output is gone. The interpreter flushes when it ends: let it flush into nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Code.ERROR
+
+
+def _command() -> Any:
+    """All verbs. Those of applications are added to this copy alone, so that the next one asks the registry again."""
+    made = copy.copy(_own())
+    made.commands = dict(made.commands)
+    return made
+
+
+@functools.cache
+def _own() -> Any:
+    """The verbs of this package. Reading their options takes longer than most of them."""
+    return typer.main.get_command(app)
 
 
 def _tell_usage(error: Exception, *, as_json: bool) -> int:

@@ -15,9 +15,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from bucketmq.api.queue import QueueApi
 from bucketmq.bucket.port import PLAIN
-from bucketmq.log.documents import Hint, encode
+from bucketmq.log.documents import Hint, decode_settings, encode
 from bucketmq.procedures.segments.losses import Lost, read_losses
 from bucketmq.procedures.upkeep.mend import mend
 from bucketmq.queue.settings import MAIN
@@ -110,7 +112,7 @@ class Damaged:
         for name in crew.subscriptions:
             missing = (expected[name] | acknowledged) - crew.got[name]
             expected[name] = missing
-            if missing and name not in crew.loud and crew.store.lists_in_order:
+            if missing and name not in crew.loud and crew.store.lists_in_order and not self.is_quiet:
                 self._problem(f"{name}: {sorted(missing)} lie in the log and nobody is told")
             crew.covered["silent until mended"] += bool(missing and name not in crew.loud)
         crew.kill()
@@ -176,6 +178,16 @@ class Damaged:
         for key, body in self.copies.items():
             self.write(key, body)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether receivers cannot know: with older settings they never look at the other shards. `stats` does."""
+        return self.damage == FEWER_SHARDS
+
+    def restore_settings(self) -> None:
+        """Settings as they were when there was one shard."""
+        settings = decode_settings(self.crew.store.objects[KEYS.settings].body, KEYS.settings)
+        self.write(KEYS.settings, encode(msgspec.structs.replace(settings, shards=1)))
+
     def hint(self) -> None:
         """A hint that nobody of ours wrote: beyond the end, or inside the log."""
         end = max(self.crew.ends().values())
@@ -185,6 +197,8 @@ class Damaged:
 def _offsets(lost: Lost) -> range:
     return range(lost.start, lost.stop)
 
+
+FEWER_SHARDS = "the settings are rolled back to one shard"
 
 DAMAGE: dict[str, Callable[[Damaged], None]] = {
     "a middle segment is deleted": lambda d: d.delete(lambda bases: [d.dice.choice(bases[1:-1] or bases)]),
@@ -197,5 +211,6 @@ DAMAGE: dict[str, Callable[[Damaged], None]] = {
     "the hint is garbage": lambda d: d.write(KEYS.hint(0), d.dice.choice((b"", b"{", b"\xff\xfe", b'{"base":-1}'))),
     "the hint is wrong": Damaged.hint,
     "the settings are deleted": lambda d: d.crew.store.erase(OUTSIDE, KEYS.settings),
+    FEWER_SHARDS: Damaged.restore_settings,
 }
 """What can befall a bucket from outside."""

@@ -479,6 +479,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("a hint is believed", lambda: patch.object(tail, "_last_listed", _believe_hint), scene=run_damaged),
     Mutant(
+        "a shard that the settings do not know is not looked for",
+        lambda: patch.object(inspect._Inspector, "hidden", _nothing),
+        scene=run_damaged,
+    ),
+    Mutant(
         "mending forgets what is in flight",
         lambda: patch.object(inspect, "_without", _forget_listed),
         scene=run_damaged,

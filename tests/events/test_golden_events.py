@@ -201,6 +201,10 @@ NOTE_RENAME = Note(
     verb="move", key="pending/1.json", write="m3aab7q2v8c5x9w1", target="approved/1.json", version='"v1"', renames=True
 )
 
+NOTE_LATE_MOVE = Note(
+    verb="put", key="approved/1.json", write="c5x9w1m3aab7q2v8", moved_from="pending/1.json", cause=Cause(1, ("evt_a",))
+)
+
 NOTE_BATCH = BatchNote(
     writes=(Note(verb="put", key="pending/1.json", write="v8c5x9w1m3aab7q2"), NOTE_MOVE),
     since=1794816000.25,
@@ -245,6 +249,7 @@ FILES: Files = {
     "note-put.json": (NOTE_PUT, documents.encode, document(Note)),
     "note-move.json": (NOTE_MOVE, documents.encode, document(Note)),
     "note-batch.json": (NOTE_BATCH, documents.encode, document(BatchNote)),
+    "note-late-move.json": (NOTE_LATE_MOVE, documents.encode, document(Note)),
     "note-rename.json": (NOTE_RENAME, documents.encode, document(Note)),
 }
 

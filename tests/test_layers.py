@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,7 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
+@cache
 def imports(name: str) -> set[str]:
     """The modules of ours that a module imports, wherever in the file."""
     found: set[str] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 PROJECT = Path(__file__).parents[1]
 PAGES = ("src", "docs", "examples")
 ENDINGS = {".py", ".md", ".js", ".html"}
+NEWLINE = "\n"
 
 ODD = {
     r"anew": "again",
@@ -28,19 +30,19 @@ ODD = {
 """Phrases that have to be decoded, and what to write."""
 
 
-def pages() -> list[Path]:
+@cache
+def pages() -> dict[Path, str]:
     found = [path for place in PAGES for path in (PROJECT / place).rglob("*") if path.suffix in ENDINGS]
-    return found + sorted(PROJECT.glob("*.md"))
+    return {path: path.read_text() for path in [*found, *sorted(PROJECT.glob("*.md"))]}
 
 
 @pytest.mark.parametrize("phrase", ODD)
 def test_no_page_uses_a_phrase_that_has_to_be_decoded(phrase: str) -> None:
     pattern = re.compile(rf"\b(?:{phrase})\b")
     found = [
-        f"{path.relative_to(PROJECT)}:{number}: {line.strip()}"
-        for path in pages()
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if pattern.search(line)
+        f"{path.relative_to(PROJECT)}:{text.count(NEWLINE, 0, place.start()) + 1}: {place[0]}"
+        for path, text in pages().items()
+        for place in pattern.finditer(text)
     ]
     assert not found, f"write {ODD[phrase]!r}"
 

@@ -14,6 +14,7 @@ from bench.soak.audit import audit
 from bench.soak.player import LEASE_SECONDS, QUEUE
 from bench.soak.samples import FLAT_SECONDS, Samples
 from bucketmq.bucket.urls import open_store
+from bucketmq.errors import Unavailable
 from bucketmq.testing.proxy import FaultyProxy
 from bucketmq.testing.tormented import Player, Stage
 
@@ -104,14 +105,22 @@ class Site:
         self.stage.wake(now)
         if now >= self._trim_at:
             self._trim_at = now + TRIM_SECONDS
-            for queue in (self.queue, self.events, self._journal):
-                queue.trim()
+            self._trim()
         if now >= self._sample_at:
             self._sample_at = now + max(5.0, self._seconds / 120)
             for role in CAST:
                 self.samples.processes(role, [each.process.pid for each in self.stage.alive(role)])
             self.samples.processes("director", [os.getpid()])
             self.samples.bucket(*self._store, self.folder)
+
+    def _trim(self) -> None:
+        """A player that is frozen while it holds a lock of the folder keeps it, and only this loop wakes players: then
+        the rest waits for the next time."""
+        try:
+            for queue in (self.queue, self.events, self._journal):
+                queue.trim()
+        except Unavailable:
+            self.stage.did["trim held up"] += 1
 
     def progress(self) -> str:
         """One line. A few requests."""

@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from bucketmq.apps.images.decode import on_white, opened, picture
-from bucketmq.apps.images.facts import AltFacts, encoded, for_each, version_of
+from bucketmq.apps.images.facts import AltFacts, facts_pipeline, version_of
 from bucketmq.apps.images.kinds import colours_of, kind_of_picture, listed, measured
-from bucketmq.apps.images.places import ALT, COLUMNS, FACTS_TEMPLATES, FILTER, PASSED, facts_key, pipeline_of
+from bucketmq.apps.images.places import ALT, facts_key
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.models.pictures import PLAIN_LIMITS, PictureLimits
-from bucketmq.pipeline import FromEvents, Outcomes, Pipeline, ToObjects, stage
+from bucketmq.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from PIL.Image import Image
 
     from bucketmq.client import Bucket
@@ -175,18 +174,13 @@ def _kept(bucket: Bucket, key: str) -> AltFacts | None:
         return None
 
 
-def alt_texted(batch: pa.RecordBatch, uses: Uses) -> Outcomes:
-    """The function of the stage."""
-    return for_each(batch, ("facts",), lambda row: {"facts": encoded(described(row, uses))})
-
-
 def pipeline(make: MakeUses, *, bytes_max: int) -> Pipeline:
-    made = stage(name=ALT, takes=COLUMNS, gives=f"{PASSED}, facts string", uses=make, rows_max=ROWS_MAX)(alt_texted)
-    return Pipeline(
-        name=pipeline_of(ALT),
+    return facts_pipeline(
+        ALT,
+        described,
+        make,
         about="write alternative texts for images below raw/",
-        source=FromEvents(filter=FILTER, content="bytes", size_bytes_max=bytes_max),
+        bytes_max=bytes_max,
+        rows_max=ROWS_MAX,
         task_rows=TASK_ROWS,
-        stages=(made,),
-        target=ToObjects(template=FACTS_TEMPLATES[ALT], body="facts", content_type="application/json", follows="key"),
     )

@@ -1,18 +1,19 @@
-"""What a stage says of an image: the JSON objects below facts/, as values, and how a stage makes them. Pure.
+"""What a stage says of an image: the JSON objects below facts/, as values, and the pipeline of a stage that makes them.
 
 Facts hold no time and no chance: the same image gives the same bytes, so a stage that is run again writes nothing new.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from bucketmq.apps.images.decode import Unreadable
-from bucketmq.apps.images.places import RAW
-from bucketmq.pipeline import Outcomes
+from bucketmq.apps.images.places import COLUMNS, FACTS_TEMPLATES, FILTER, PASSED, RAW, pipeline_of
+from bucketmq.pipeline import FromEvents, Outcomes, Pipeline, ToObjects, stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,3 +131,36 @@ def for_each(
 def version_of(row: dict[str, Any]) -> str:
     """The version of the bytes that were read."""
     return row["content_version"] or row["version"] or ""
+
+
+def facts_to(name: str) -> ToObjects:
+    """Where the facts of a stage go."""
+    return ToObjects(template=FACTS_TEMPLATES[name], body="facts", content_type="application/json", follows="key")
+
+
+def facts_pipeline(
+    name: str,
+    say: Callable[[dict[str, Any], Any], Facts],
+    make: Callable[[], Any],
+    *,
+    about: str,
+    bytes_max: int,
+    rows_max: int,
+    task_rows: int,
+) -> Pipeline:
+    """The pipeline of a stage that writes facts and nothing else: `say` gives those of an image, with what `make`
+    made."""
+    said = functools.partial(_said, say)
+    made = stage(name=name, takes=COLUMNS, gives=f"{PASSED}, facts string", uses=make, rows_max=rows_max)(said)
+    return Pipeline(
+        name=pipeline_of(name),
+        about=about,
+        source=FromEvents(filter=FILTER, content="bytes", size_bytes_max=bytes_max),
+        task_rows=task_rows,
+        stages=(made,),
+        target=facts_to(name),
+    )
+
+
+def _said(say: Callable[[dict[str, Any], Any], Facts], batch: pa.RecordBatch, uses: Any) -> Outcomes:
+    return for_each(batch, ("facts",), lambda row: {"facts": encoded(say(row, uses))})

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bucketmq.apps.images.decode import on_white, opened, picture
-from bucketmq.apps.images.facts import PolicyFacts, Verdict, encoded, for_each, version_of
-from bucketmq.apps.images.places import COLUMNS, FACTS_TEMPLATES, FILTER, PASSED, POLICY, pipeline_of
+from bucketmq.apps.images.facts import PolicyFacts, Verdict, facts_pipeline, version_of
+from bucketmq.apps.images.places import POLICY
 from bucketmq.errors import BucketMQError
 from bucketmq.models.fetch import KINDS, Fetched, Unseen
 from bucketmq.models.nsfw import Scorer, nsfw_scorer
 from bucketmq.models.pictures import PICTURE_SIDE_MAX, PLAIN_LIMITS, PictureLimits, pictures
-from bucketmq.pipeline import FromEvents, Outcomes, Pipeline, ToObjects, stage
+from bucketmq.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from PIL.Image import Image
 
 VERSION = 1
@@ -79,34 +78,27 @@ def _shown(data: bytes, limits: PictureLimits) -> Sequence[Image] | Unseen:
     return pictures(Fetched(data, found.kind), limits)
 
 
-def policed(batch: pa.RecordBatch, judge: Judge) -> Outcomes:
-    """The function of the stage."""
-
-    def make(row: dict[str, Any]) -> dict[str, Any]:
-        verdict, score, reason = judged(row["content"], judge)
-        facts = PolicyFacts(
-            key=row["key"],
-            version=version_of(row),
-            stage_version=VERSION,
-            verdict=verdict,
-            score=score,
-            reason=reason,
-            model=judge.scorer.model,
-        )
-        return {"facts": encoded(facts)}
-
-    return for_each(batch, ("facts",), make)
+def policed(row: dict[str, Any], judge: Judge) -> PolicyFacts:
+    """What the stage says of an image."""
+    verdict, score, reason = judged(row["content"], judge)
+    return PolicyFacts(
+        key=row["key"],
+        version=version_of(row),
+        stage_version=VERSION,
+        verdict=verdict,
+        score=score,
+        reason=reason,
+        model=judge.scorer.model,
+    )
 
 
 def pipeline(make: MakeJudge, *, bytes_max: int) -> Pipeline:
-    made = stage(name=POLICY, takes=COLUMNS, gives=f"{PASSED}, facts string", uses=make, rows_max=ROWS_MAX)(policed)
-    return Pipeline(
-        name=pipeline_of(POLICY),
+    return facts_pipeline(
+        POLICY,
+        policed,
+        make,
         about="judge whether images below raw/ are safe for work",
-        source=FromEvents(filter=FILTER, content="bytes", size_bytes_max=bytes_max),
+        bytes_max=bytes_max,
+        rows_max=ROWS_MAX,
         task_rows=TASK_ROWS,
-        stages=(made,),
-        target=ToObjects(
-            template=FACTS_TEMPLATES[POLICY], body="facts", content_type="application/json", follows="key"
-        ),
     )

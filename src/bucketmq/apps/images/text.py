@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bucketmq.apps.images.decode import Opened, frames_of, on_white, opened, picture
-from bucketmq.apps.images.facts import TextFacts, encoded, for_each, version_of
-from bucketmq.apps.images.places import COLUMNS, FACTS_TEMPLATES, FILTER, PASSED, TEXT, pipeline_of
+from bucketmq.apps.images.facts import TextFacts, facts_pipeline, version_of
+from bucketmq.apps.images.places import TEXT
 from bucketmq.models.ocr import RapidOcr, Reading
 from bucketmq.models.pictures import PLAIN_LIMITS, PictureLimits
-from bucketmq.pipeline import FromEvents, Outcomes, Pipeline, ToObjects, stage
+from bucketmq.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
     from PIL.Image import Image
 
 VERSION = 1
@@ -75,32 +74,27 @@ def _pages(found: Opened) -> Iterator[Image]:
         yield on_white(picture(found, SIDE_MAX).image)
 
 
-def texted(batch: pa.RecordBatch, uses: Reads) -> Outcomes:
-    """The function of the stage."""
-
-    def make(row: dict[str, Any]) -> dict[str, Any]:
-        reading = read(row["content"], uses)
-        facts = TextFacts(
-            key=row["key"],
-            version=version_of(row),
-            stage_version=VERSION,
-            text=reading.text,
-            lines=len(reading.text.splitlines()),
-            unsure=reading.unsure,
-            model=uses.reader.model,
-        )
-        return {"facts": encoded(facts)}
-
-    return for_each(batch, ("facts",), make)
+def texted(row: dict[str, Any], uses: Reads) -> TextFacts:
+    """What the stage says of an image."""
+    reading = read(row["content"], uses)
+    return TextFacts(
+        key=row["key"],
+        version=version_of(row),
+        stage_version=VERSION,
+        text=reading.text,
+        lines=len(reading.text.splitlines()),
+        unsure=reading.unsure,
+        model=uses.reader.model,
+    )
 
 
 def pipeline(make: MakeReader, *, bytes_max: int) -> Pipeline:
-    made = stage(name=TEXT, takes=COLUMNS, gives=f"{PASSED}, facts string", uses=make, rows_max=ROWS_MAX)(texted)
-    return Pipeline(
-        name=pipeline_of(TEXT),
+    return facts_pipeline(
+        TEXT,
+        texted,
+        make,
         about="read the text in images below raw/",
-        source=FromEvents(filter=FILTER, content="bytes", size_bytes_max=bytes_max),
+        bytes_max=bytes_max,
+        rows_max=ROWS_MAX,
         task_rows=TASK_ROWS,
-        stages=(made,),
-        target=ToObjects(template=FACTS_TEMPLATES[TEXT], body="facts", content_type="application/json", follows="key"),
     )

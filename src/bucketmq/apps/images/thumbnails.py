@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bucketmq.apps.images.decode import Opened, Picture, fit, frames_of, opened, picture
-from bucketmq.apps.images.facts import Thumb, ThumbnailFacts, encoded, for_each, version_of
+from bucketmq.apps.images.facts import Thumb, ThumbnailFacts, encoded, facts_to, for_each, version_of
 from bucketmq.apps.images.places import (
     COLUMNS,
-    FACTS_TEMPLATES,
     FILTER,
     PASSED,
     THUMB_TEMPLATE,
@@ -188,8 +187,6 @@ def pipeline(settings: Settings, *, bytes_max: int) -> Pipeline:
         stages=(made,),
         targets=(
             ToObjects(template=THUMB_TEMPLATE, each="thumbs", body="file", content_type="image/webp", follows="key"),
-            ToObjects(
-                template=FACTS_TEMPLATES[THUMBNAILS], body="facts", content_type="application/json", follows="key"
-            ),
+            facts_to(THUMBNAILS),
         ),
     )

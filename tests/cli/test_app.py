@@ -68,7 +68,7 @@ def test_the_verbs_are_those_of_the_plan() -> None:
     groups += [f"artifacts {verb}" for verb in ARTIFACTS]
     groups += [f"documents {verb}" for verb in ("search", "why", "graph", "ask", "status", "switch", "lance")]
     groups += [f"research {verb}" for verb in ("start", "status", "report", "check", "stop")]
-    groups += [f"images {verb}" for verb in ("show", "ls", "rebuild")]
+    groups += [f"images {verb}" for verb in ("show", "ls", "rebuild", "run", "rerun")]
     groups += [f"logs {verb}" for verb in ("tail", "templates", "alerts", "explain", "mute")]
     groups += [f"apps {verb}" for verb in ("ls", "show", "run", "demo", "rerun")]
     groups += [f"pipeline {verb}" for verb in ("ls", "show", "run", "package", "tidy")]
@@ -136,7 +136,12 @@ def test_without_a_url_every_verb_says_how_to_set_one(cli: Cli, verb: str, monke
     args |= {f"moderation {name}": [] for name in ("desk", "ingest", "route", "status")}
     args |= {"documents status": []}
     args |= {"research status": []}
-    args |= {"images ls": [], "images rebuild": []}
+    args |= {
+        "images ls": [],
+        "images rebuild": [],
+        "images run": [],
+        "images rerun": ["--stage", "alt", "--prefix", ""],
+    }
     args |= {"logs alerts": [], "logs mute": ["0" * 20], "logs explain": ["0" * 20]}
     args |= {"pipeline run": ["moderation"], "subscriptions rm": ["jobs", "audit"]}
     args |= {"apps run": ["moderation"], "apps rerun": ["moderation", "--stage", "judge", "--prefix", ""]}

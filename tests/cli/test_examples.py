@@ -18,8 +18,10 @@ ELSEWHERE = {
     "apps demo": "tests/apps/test_registry runs one",
     "apps rerun": "test_a_stage_of_moderation_is_run_again runs them, after the pipeline",
     "demo": "test_demo runs it",
-    "images ls": "tests/apps/images/test_verbs runs them, where there are images",
-    "images show": "tests/apps/images/test_verbs runs them, where there are images",
+    **{
+        f"images {verb}": "tests/apps/images/test_verbs runs them, where there are images"
+        for verb in ("ls", "rerun", "show")
+    },
     "logs explain": "tests/apps/logs/test_cli runs it, with an alert",
     **{
         f"documents {verb}": "tests/apps/documents/test_verbs runs it, on documents that are indexed"

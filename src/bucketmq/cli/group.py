@@ -5,7 +5,9 @@ Verbs of applications are not imported until one of them is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -32,6 +34,27 @@ class Group:
         name = verb.__name__.rstrip("_").replace("_", "-")
         epilog = examples(f"{self.name} {name}".lstrip(), *lines)
         self.typer.command(name, rich_help_panel=panel, epilog=epilog, context_settings=context_settings)(verb)
+
+    def add_running(self, *, run: Sequence[str], rerun: Sequence[str]) -> None:
+        """Add `run` and `rerun` of `bucketmq apps`, for the application that this group is named after."""
+        from bucketmq.cli import apps, apps_run
+        from bucketmq.cli.pipeline import PASS_ON
+
+        self.add("Work", _of(self.name, apps_run.run), *run, context_settings=PASS_ON)
+        self.add("Work", _of(self.name, apps.rerun), *rerun)
+
+
+def _of(name: str, verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb that takes the name of an application, for this one."""
+
+    @functools.wraps(verb)
+    def bound(*args: Any, **options: Any) -> None:
+        verb(*args, name=name, **options)
+
+    signature = inspect.signature(verb, eval_str=True)  # as typer reads it
+    others = [each for each in signature.parameters.values() if each.name != "name"]
+    bound.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+    return bound
 
 
 class WithApps(TyperGroup):

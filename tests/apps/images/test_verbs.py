@@ -57,9 +57,19 @@ def test_a_table_that_disagrees_is_made_anew(cli: Cli, images: Images) -> None:
     assert [row["key"] for row in images.rows()] == ["raw/cat.jpg"] and images.row("raw/cat.jpg")["complete"]
 
 
-def test_a_stage_is_run_again_by_its_name(cli: Cli, images: Images) -> None:
-    ran = cli("apps", "rerun", "images", "--stage", "thumbnails", "--prefix", "raw/", "--json")
+@pytest.mark.parametrize("words", [("apps", "rerun", "images"), ("images", "rerun")], ids=" ".join)
+def test_a_stage_is_run_again_by_its_name(cli: Cli, images: Images, words: tuple[str, ...]) -> None:
+    ran = cli(*words, "--stage", "thumbnails", "--prefix", "raw/", "--json")
     assert (ran.code, ran.row["told"]) == (0, 2)
+    assert cli(*words, "--stage", "alt", "--key", "raw/cat.jpg", "--dry-run", "--json").row["told"] == 1
+
+
+def test_the_application_is_run_by_a_verb_of_its_own(cli: Cli, bucket: Bucket) -> None:
+    bucket.put("raw/dog.jpg", jpeg(photo()))
+    ran = cli("images", "run", "--only", "images-alt", "--without-spark", "--once", "--describer", "embedded")
+    assert ran.code == 0, ran
+    assert bucket.get("facts/alt/raw/dog.jpg.json")
+    assert "has no part 'images-mood'" in cli("images", "run", "--only", "images-mood").err
 
 
 @pytest.mark.long

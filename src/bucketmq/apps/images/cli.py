@@ -1,4 +1,4 @@
-"""The verbs of images: show, ls, rebuild. Running is `bucketmq apps run images`, again `bucketmq apps rerun images`."""
+"""The verbs of images: show, ls, rebuild; run and rerun are those of `bucketmq apps`."""
 
 from __future__ import annotations
 
@@ -146,3 +146,13 @@ GROUP = Group("images", "Images below raw/: thumbnails, verdicts, texts, descrip
 GROUP.add("Look", show, "bucketmq images show raw/cat.jpg", "bucketmq images show raw/cat.jpg --json")
 GROUP.add("Look", ls, "bucketmq images ls", "bucketmq images ls raw/2026/ --verdict flagged --json")
 GROUP.add("Work", rebuild, "bucketmq images rebuild")
+GROUP.add_running(
+    run=(
+        "timeout 4 bucketmq images run --only images-table",
+        "bucketmq images run --only images-alt --without-spark --once",
+    ),
+    rerun=(
+        "bucketmq images rerun --stage thumbnails --key raw/cat.jpg",
+        "bucketmq images rerun --stage alt --prefix raw/2026/ --dry-run --json",
+    ),
+)

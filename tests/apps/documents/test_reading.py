@@ -88,6 +88,41 @@ def test_headings_are_found_in_one_pass_however_many_or_long_they_are() -> None:
     assert reading.clean(f"a{' ' * 1_000_000}b \nc") == f"a{' ' * 1_000_000}b\nc"
 
 
+def test_what_a_table_or_a_control_of_word_holds_is_read_once(readers: Readers) -> None:
+    said = worded(
+        b"<w:sdt><w:sdtContent><w:p><w:r><w:t>In a control</w:t></w:r></w:p></w:sdtContent></w:sdt>"
+        b"<w:tbl><w:tr><w:tc><w:tcPr><w:vMerge/></w:tcPr><w:p/></w:tc>"  # merged with a row that is not there
+        b"<w:tc><w:tcPr><w:gridSpan w:val='1000000000'/></w:tcPr><w:p><w:r><w:t>Wide</w:t></w:r></w:p></w:tc>"
+        b"<w:tc><w:p><w:r><w:t>First</w:t><w:tab/><w:t>line</w:t></w:r></w:p>"
+        b"<w:tbl><w:tr><w:tc><w:p><w:r><w:t>inner</w:t></w:r></w:p></w:tc></w:tr></w:tbl></w:tc></w:tr></w:tbl>"
+        b"<w:p><w:ins><w:r><w:t>inserted</w:t></w:r></w:ins><w:del><w:r><w:delText>deleted</w:delText></w:r></w:del>"
+        b"<w:moveFrom><w:r><w:t>moved</w:t></w:r></w:moveFrom></w:p>"
+    )
+    assert readers.read("docs/a.docx", said).text == "In a control\n\nWide | First\tline\ninner\n\ninserted"
+
+
+def test_shapes_in_groups_and_tables_of_slides_are_read(readers: Readers) -> None:
+    import pptx
+
+    made = pptx.Presentation()
+    shapes = made.slides.add_slide(made.slide_layouts[6]).shapes
+    shapes.add_group_shape().shapes.add_textbox(0, 0, 9, 9).text_frame.text = "In a group"
+    table = shapes.add_table(1, 2, 0, 0, 9, 9).table
+    table.cell(0, 0).text, table.cell(0, 1).text = "price", "3 euros"
+    out = io.BytesIO()
+    made.save(out)
+    assert readers.read("docs/a.pptx", out.getvalue()).text == "In a group\n\nprice | 3 euros"
+
+
+def test_tables_are_read_in_one_pass_however_long_or_wide_they_are() -> None:
+    """Of each of these, a look at all rows above or at all cells before would take hours."""
+    cell = b"<w:tc><w:tcPr><w:vMerge/></w:tcPr><w:p><w:r><w:t>x</w:t></w:r></w:p></w:tc>"
+    long = worded(b"<w:tbl>" + (b"<w:tr>" + cell + b"</w:tr>") * 40_000 + b"</w:tbl>")
+    wide = worded(b"<w:tbl><w:tr>" + cell * 40_000 + b"</w:tr></w:tbl>")
+    assert read_text("docs/a.docx", long).text == "\n".join("x" * 40_000)
+    assert read_text("docs/a.docx", wide).text == " | ".join("x" * 40_000)
+
+
 def bomb(size: int, *, parts: int = 1) -> bytes:
     """A DOCX whose document unpacks to much more than it has."""
     out = io.BytesIO()

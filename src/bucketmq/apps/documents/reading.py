@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from bucketmq.apps.documents.office import Progress, lines_of_docx, text_of_slide
+
 PAGES_MAX = 5_000
 CHARACTERS_MAX = 10_000_000
 HTML_BYTES_MAX = 8 << 20
@@ -58,8 +60,6 @@ _HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+ht
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 _SPACES = re.compile(r"(?<![ \t\xa0])[ \t\xa0]+\n")
 _GAPS = re.compile(r"\n{3,}")
-
-Progress = Callable[[], None]
 
 
 class Unreadable(Exception):
@@ -287,50 +287,17 @@ def _html(content: bytes) -> Text:
 
 def _docx(content: bytes, progress: Progress) -> Text:
     import docx
-    from docx.table import Table
 
     document = _opened(docx.Document, content)
-    lines: list[str] = []
-    for block in document.iter_inner_content():
-        if isinstance(block, Table):
-            lines += [" | ".join(dict.fromkeys(cell.text.strip() for cell in row.cells)) for row in block.rows]
-            lines.append("")
-        else:
-            lines += [_heading(block), ""]
-        if len(lines) % 200 == 0:
-            progress()
-    return Text("docx", clean("\n".join(lines)), clean(document.core_properties.title or "")[:300])
-
-
-def _heading(paragraph: Any) -> str:
-    style = (paragraph.style.name or "") if paragraph.style is not None else ""
-    level = style.removeprefix("Heading ")
-    text = paragraph.text.strip()
-    if style == "Title":
-        level = "1"
-    return f"{'#' * int(level)} {text}" if text and level.isdecimal() and 1 <= int(level) <= 6 else text
+    text = "\n".join(lines_of_docx(document, progress))
+    return Text("docx", clean(text), clean(document.core_properties.title or "")[:300])
 
 
 def _pptx(content: bytes, progress: Progress) -> Text:
     import pptx
 
     slides = _opened(pptx.Presentation, content)
-    return _joined("pptx", (_slide(each) for each in slides.slides), slides.core_properties.title or "", progress)
-
-
-def _slide(slide: Any) -> str:
-    title = slide.shapes.title
-    lines = [f"# {title.text_frame.text.strip()}", ""] if title is not None and title.text_frame.text.strip() else []
-    for shape in slide.shapes:
-        if title is not None and shape.shape_id == title.shape_id:
-            continue
-        if shape.has_text_frame:
-            lines += [shape.text_frame.text, ""]
-        elif getattr(shape, "has_table", False) and shape.has_table:
-            lines += [" | ".join(cell.text.strip() for cell in row.cells) for row in shape.table.rows]
-    if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
-        lines += ["", slide.notes_slide.notes_text_frame.text]
-    return "\n".join(lines)
+    return _joined("pptx", map(text_of_slide, slides.slides), slides.core_properties.title or "", progress)
 
 
 def _opened(make: Callable[[Any], Any], content: bytes) -> Any:

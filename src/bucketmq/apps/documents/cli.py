@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import typer
@@ -12,7 +13,12 @@ from bucketmq.cli.exits import Code
 from bucketmq.cli.group import Group
 from bucketmq.cli.options import Json, Url, open_bucket, wants_json
 from bucketmq.cli.output import emit, emit_text, plural, say, table
+from bucketmq.procedures.requests import Procedure
 
+if TYPE_CHECKING:
+    from bucketmq.apps.documents.library import Library
+
+Answer = TypeVar("Answer")
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="How many, at most.")]
 LINE_CHARACTERS = 300
 
@@ -35,10 +41,7 @@ def search(
 
         found = LanceCopy(lance).search(query, limit=limit, prefix=prefix)
     else:
-        from bucketmq.apps.documents.library import Library
-
-        with open_bucket(context, url, probe=False) as bucket:
-            found = bucket.run(Library(bucket.api).search(query, limit=limit, prefix=prefix))
+        found = _answered(context, url, lambda library: library.search(query, limit=limit, prefix=prefix))
     if wants_json(context, as_json):
         for hit in found.hits:
             emit(msgspec.to_builtins(hit))
@@ -63,10 +66,7 @@ def why(
     as_json: Json = False,
 ) -> None:
     """Show a chunk: its place in the source, what stands around it, what it is evidence of."""
-    from bucketmq.apps.documents.library import Library
-
-    with open_bucket(context, url, probe=False) as bucket:
-        found = bucket.run(Library(bucket.api).why(chunk, query=query))
+    found = _answered(context, url, lambda library: library.why(chunk, query=query))
     if wants_json(context, as_json):
         emit(msgspec.to_builtins(found))
         return
@@ -94,10 +94,7 @@ def graph(
     as_json: Json = False,
 ) -> None:
     """Show what documents say around a name, each line with the chunks that prove it."""
-    from bucketmq.apps.documents.library import Library
-
-    with open_bucket(context, url, probe=False) as bucket:
-        found = bucket.run(Library(bucket.api).graph(name, limit=limit))
+    found = _answered(context, url, lambda library: library.graph(name, limit=limit))
     if wants_json(context, as_json):
         emit(msgspec.to_builtins(found))
         return
@@ -119,12 +116,10 @@ def ask(
 ) -> None:
     """Answer a question from quoted passages alone, by Claude (ANTHROPIC_API_KEY); without a key, show the passages."""
     from bucketmq.apps.documents import answers
-    from bucketmq.apps.documents.library import Library
 
     model = _model()
     try:
-        with open_bucket(context, url, probe=False) as bucket:
-            answered = bucket.run(answers.ask(Library(bucket.api), question, model, prefix=prefix))
+        answered = _answered(context, url, lambda library: answers.ask(library, question, model, prefix=prefix))
     finally:
         if model is not None:
             model.close()
@@ -211,6 +206,14 @@ def lance(
         how = "made" if done.rebuilt else "updated"
         came, chunks = plural(done.documents, "document"), plural(done.chunks, "chunk")
         emit_text(f"{how}: {came} came or changed, {done.gone:,} went; {chunks} of {done.encoder}")
+
+
+def _answered(context: typer.Context, url: str | None, ask: Callable[[Library], Procedure[Answer]]) -> Answer:
+    """What the library of the bucket answers."""
+    from bucketmq.apps.documents.library import Library
+
+    with open_bucket(context, url, probe=False) as bucket:
+        return bucket.run(ask(Library(bucket.api)))
 
 
 def _model() -> Any:

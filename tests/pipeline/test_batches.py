@@ -299,6 +299,26 @@ def test_where_a_stage_keeps_state_messages_are_handled_one_by_one(bucket: Any) 
     assert rows == [{"user": "ann", "sum": 3}, {"user": "bob", "sum": 4}]
 
 
+@pytest.mark.parametrize(("quick_seconds", "sizes"), [(0.0, [2, 2, 2, 2, 2]), (600.0, [2, 4, 4])])
+def test_rows_that_go_through_quickly_are_followed_by_twice_as_many(
+    bucket: Any, monkeypatch: pytest.MonkeyPatch, quick_seconds: float, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(watcher_module, "QUICK_SECONDS", quick_seconds)
+    seen: list[int] = []
+
+    @stage(takes="key string", gives="text string")
+    def look(batch: Any) -> Any:
+        seen.append(batch.num_rows)
+        return {"text": ["1"] * batch.num_rows}
+
+    put(bucket, 10)
+    looking = Pipeline(
+        name="look", source=SOURCE, stages=(look,), target=ToQueue(queue="seen", body="text"), task_rows=2
+    )
+    assert looking.watcher(bucket)([change(f"docs/{n}.txt") for n in range(10)]) == [Done()] * 10
+    assert seen == sizes
+
+
 @pytest.mark.parametrize("limit", ["BATCH_SECONDS", "BYTES_AT_ONCE"])
 def test_what_a_batch_has_no_time_or_room_for_is_given_back(
     bucket: Any, monkeypatch: pytest.MonkeyPatch, limit: str

@@ -88,6 +88,16 @@ def test_headings_are_found_in_one_pass_however_many_or_long_they_are() -> None:
     assert reading.clean(f"a{' ' * 1_000_000}b \nc") == f"a{' ' * 1_000_000}b\nc"
 
 
+def test_text_is_cut_in_one_pass_however_its_marks_are_nested() -> None:
+    """As one piece the first of these would take minutes."""
+    assert list(chunks_of("markdown", ">" * 8_000_000)) == []
+    text = "One line of words.\n" * 20_000 + "x" * 150_000
+    chunks = list(chunks_of("text", text))
+    assert "".join("".join(each.text.split()) for each in chunks) == "".join(text.split())
+    assert all(text[each.start : each.stop] == each.text for each in chunks)
+    assert all(len(each.text) <= 2_000 for each in chunks)
+
+
 def test_what_a_table_or_a_control_of_word_holds_is_read_once(readers: Readers) -> None:
     said = worded(
         b"<w:sdt><w:sdtContent><w:p><w:r><w:t>In a control</w:t></w:r></w:p></w:sdtContent></w:sdt>"
@@ -246,12 +256,9 @@ def test_a_document_that_names_a_file_of_this_machine_does_not_get_it(readers: R
 
 def test_html_that_is_made_to_take_long_is_told_and_bounded() -> None:
     """Deep nesting takes its parser time that grows with the square of it."""
-    readers = Readers()
-    readers.read("docs/a.txt", b"text")
-    readers._silent_seconds = 0.5
-    with pytest.raises(Unreadable, match="took longer than"):
+    readers = Readers(html_seconds=0.5)
+    with pytest.raises(Unreadable, match=r"took longer than 0\.5 seconds of CPU"):
         readers.read("docs/deep.html", b"<html><body>" + b"<div>" * 800_000)
-    readers._silent_seconds = 60.0
     assert readers.read("docs/a.html", b"<div>" * 500 + b"still read").text == "still read"
     readers.close()
 

@@ -15,6 +15,8 @@ CHARACTERS_MAX = 2_000
 """A chunk ends at the best joint before this; 2,000 characters of English are some 450 tokens."""
 SECTION_CHARACTERS = 300
 """What stands below a heading is a chunk of its own, unless it is shorter than this: then the next one joins it."""
+PART_CHARACTERS_MAX = 100_000
+"""A longer section is split in parts: of marks in marks (`>>>>`) the splitter's time grows with their square."""
 HEADING_CHARACTERS_MAX = 300
 BETWEEN = " / "
 
@@ -43,7 +45,8 @@ def chunks_of(kind: str, text: str, pages: Sequence[int] = ()) -> Iterator[Chunk
     headings = list(_headings(text)) if marked else []
     splitter = MarkdownSplitter(CHARACTERS_MAX) if marked else TextSplitter(CHARACTERS_MAX)
     above = _Above(headings)
-    for begin, end in _sections(text, [at for at, _, _ in headings]):
+    sections = _sections(text, [at for at, _, _ in headings])
+    for begin, end in (part for section in sections for part in _parts(text, *section)):
         for offset, piece in splitter.chunk_indices(text[begin:end]):
             start = begin + offset
             if not any(letter.isalnum() for letter in piece):
@@ -60,6 +63,16 @@ def _sections(text: str, headings: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield begin, at
             begin = at
     yield begin, len(text)
+
+
+def _parts(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """A section in parts that are not too long, cut between paragraphs, lines or words where there are some."""
+    while end - begin > PART_CHARACTERS_MAX:
+        within = begin + PART_CHARACTERS_MAX // 2, begin + PART_CHARACTERS_MAX
+        cut = next((at for joint in ("\n\n", "\n", " ") if (at := text.rfind(joint, *within)) >= 0), within[1])
+        yield begin, cut
+        begin = cut
+    yield begin, end
 
 
 def _headings(text: str) -> Iterator[tuple[int, int, str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -18,12 +19,14 @@ from typing import IO, Any
 
 import msgspec
 
-from bucketmq.apps.documents.reading import Text, Unreadable, read_text
+from bucketmq.apps.documents.reading import Text, Unreadable, kind_of, read_text
 from bucketmq.errors import Unsupported
 
 SILENT_SECONDS = 60.0
 """The longest that one page may take."""
 WHOLE_SECONDS = 1_800.0
+HTML_SECONDS = 10.0
+"""Of CPU time. A page of 8 MiB takes one; of nested marks the parser takes time that grows with their square."""
 MEMORY_BYTES_MAX = 4 << 30
 """Of address space, which libraries reserve more of than they use."""
 
@@ -33,6 +36,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     key: str
     size_bytes: int
+    html_seconds: float
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
@@ -60,11 +64,18 @@ _said: msgspec.msgpack.Decoder[Said] = msgspec.msgpack.Decoder(Said)
 class Readers:
     """Reads documents, one at a time. Made once in a process; calls from any thread."""
 
-    def __init__(self, *, silent_seconds: float = SILENT_SECONDS, whole_seconds: float = WHOLE_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        silent_seconds: float = SILENT_SECONDS,
+        whole_seconds: float = WHOLE_SECONDS,
+        html_seconds: float = HTML_SECONDS,
+    ) -> None:
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._silent_seconds = silent_seconds
         self._whole_seconds = whole_seconds
+        self._html_seconds = html_seconds
 
     def read(self, key: str, content: bytes) -> Text:
         """The text of a document, or `Unreadable`; `Unsupported` where a package is missing that its kind needs."""
@@ -88,7 +99,7 @@ class Readers:
         assert child.stdin is not None and child.stdout is not None
         until = time.monotonic() + self._whole_seconds
         try:
-            _write(child.stdin, msgspec.msgpack.encode(Asked(key, len(content))))
+            _write(child.stdin, msgspec.msgpack.encode(Asked(key, len(content), self._html_seconds)))
             child.stdin.write(content)
             child.stdin.flush()
             while True:
@@ -97,6 +108,11 @@ class Readers:
                     return said
         except (BrokenPipeError, EOFError):
             code = child.wait()
+            if code == -signal.SIGPROF:
+                raise Unreadable(
+                    f"reading it took longer than {self._html_seconds:g} seconds of CPU; it is nested too deeply, or "
+                    "made to"
+                ) from None
             raise Unreadable(
                 f"reading it ended its process (code {code}): it takes more than {MEMORY_BYTES_MAX >> 30} GiB of "
                 "memory, or a library crashed on it"
@@ -165,12 +181,14 @@ def main() -> None:
     while len(head := pipe_in.read(8)) == 8:
         asked = msgspec.msgpack.decode(pipe_in.read(int.from_bytes(head, "big")), type=Asked)
         content = pipe_in.read(asked.size_bytes)
-        say(_answer(asked.key, content, lambda: say(Alive())))
+        say(_answer(asked, content, lambda: say(Alive())))
 
 
-def _answer(key: str, content: bytes, progress: Any) -> Said:
+def _answer(asked: Asked, content: bytes, progress: Any) -> Said:
     try:
-        return Read(read_text(key, content, progress))
+        is_html = kind_of(asked.key, content) == "html"
+        signal.setitimer(signal.ITIMER_PROF, asked.html_seconds if is_html else 0)  # its signal ends this process
+        return Read(read_text(asked.key, content, progress))
     except Unreadable as error:
         return Failed(str(error))
     except ModuleNotFoundError as error:
@@ -181,6 +199,8 @@ def _answer(key: str, content: bytes, progress: Any) -> Said:
         return Failed("it is nested too deeply to be read")
     except Exception as error:  # a library's own: it is about this document
         return Failed(f"reading it failed: {type(error).__name__}: {error}"[:500])
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _bound_memory() -> None:

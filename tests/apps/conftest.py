@@ -1,4 +1,4 @@
-"""An application of another package, installed once."""
+"""An application of another package, installed once; and where applications are killed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from cli.conftest import bucket, cli, environment, folder, url
 
 from apps.wordcount import install
+from bucketmq.errors import Unsupported
+from bucketmq.testing import servers
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +26,19 @@ def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PYTHONPATH", str(site))
     yield site
     sys.modules.pop("wordcount", None)
+
+
+@pytest.fixture(params=["folder", "seaweedfs"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty folder, then that of a real object store."""
+    if request.param == "folder":
+        yield f"file://{tmp_path}/bucket"
+        return
+    try:
+        with servers.seaweedfs() as url:
+            yield url
+    except Unsupported as error:
+        servers.skip_or_fail(error)
 
 
 __all__ = ["bucket", "cli", "environment", "folder", "url"]

@@ -1,5 +1,6 @@
 """Real processes that index, killed with SIGKILL again and again while documents come, change and go: watchers, a
-driver of Spark, its executors. Each document is old or new at any time, never half, and new in the end."""
+driver of Spark, its executors, on a folder and on a real object store. Each document is old or new at any time, never
+half, and new in the end."""
 
 from __future__ import annotations
 
@@ -52,13 +53,12 @@ def versions_of(table: bucketmq.Table) -> dict[str, int]:
     ],
 )
 def test_whatever_is_killed_every_document_is_whole_and_the_newest_in_the_end(
-    tmp_path: Path, parts: dict[str, tuple[str, ...]], executor: bytes | None, rounds: int
+    tmp_path: Path, place: str, parts: dict[str, tuple[str, ...]], executor: bytes | None, rounds: int
 ) -> None:
     if executor is not None:
         pytest.importorskip("pyspark")
-    url = f"file://{tmp_path}/library"
-    environment = {"BUCKETMQ_URL": url, "DOCUMENTS_ENCODERS": "none", "BUCKETMQ_PROBE": "off"}
-    with bucketmq.connect(url) as bucket, Crew(tmp_path, environment) as crew:
+    environment = {"BUCKETMQ_URL": place, "DOCUMENTS_ENCODERS": "none", "BUCKETMQ_PROBE": "off"}
+    with bucketmq.connect(place) as bucket, Crew(tmp_path, environment) as crew:
         table = bucket.table(table_of("none"))
         for name, (part, *words) in parts.items():
             crew.start(name, "--json", "apps", "run", "documents", "--only", part, *words)

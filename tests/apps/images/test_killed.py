@@ -1,8 +1,12 @@
-"""Real processes of the application, killed with SIGKILL again and again while images come, change and go."""
+"""Real processes of the application, killed with SIGKILL again and again while images come, change and go: watchers, a
+driver of Spark, its executors, on a folder and on a real object store."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,8 @@ import pytest
 
 pytest.importorskip("PIL")
 pytest.importorskip("pyarrow")
+
+from processes.below import EXECUTOR, below
 
 import bucketmq
 from apps.images.drawn import drawing, jpeg, photo
@@ -23,6 +29,7 @@ from bucketmq.crew import Crew
 TABLE = {"images-table": ("images-table",)}
 WATCHERS = {name: (name, "--without-spark") for name in map(pipeline_of, STAGES)} | TABLE
 SPARK = {"driver": ("spark", "--master", "local[2,4]")} | TABLE
+CLUSTER = {"driver": ("spark", "--master", "local-cluster[2,1,1024]")} | TABLE
 COUNT = 12
 WAIT_SECONDS = 480.0
 
@@ -41,18 +48,21 @@ def finished(images: Images, expected: dict[str, bytes]) -> bool:
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("parts", "kills_max", "kills_min"),
-    [pytest.param(WATCHERS, 10, 5, id="watchers"), pytest.param(SPARK, 4, 2, id="spark")],
+    ("parts", "executor", "kills_min"),
+    [
+        pytest.param(WATCHERS, None, 5, id="watchers"),
+        pytest.param(SPARK, None, 2, id="drivers"),
+        pytest.param(CLUSTER, EXECUTOR, 2, id="executors"),
+    ],
 )
 def test_whatever_part_is_killed_every_image_ends_complete_and_nothing_is_left_of_others(
-    tmp_path: Path, parts: dict[str, tuple[str, ...]], kills_max: int, kills_min: int
+    tmp_path: Path, place: str, parts: dict[str, tuple[str, ...]], executor: bytes | None, kills_min: int
 ) -> None:
     if "driver" in parts:
         pytest.importorskip("pyspark")
-    url = f"file://{tmp_path}/album"
-    environment = {"BUCKETMQ_URL": url, "IMAGES_DESCRIBER": "embedded", "BUCKETMQ_PROBE": "off"}
+    environment = {"BUCKETMQ_URL": place, "IMAGES_DESCRIBER": "embedded", "BUCKETMQ_PROBE": "off"}
     expected: dict[str, bytes] = {}
-    with bucketmq.connect(url) as bucket, Crew(tmp_path, environment) as crew:
+    with bucketmq.connect(place) as bucket, Crew(tmp_path, environment) as crew:
         images = Images(bucket)
         for name, (part, *words) in parts.items():
             crew.start(name, "--json", "apps", "run", "images", "--only", part, *words)
@@ -74,11 +84,16 @@ def test_whatever_part_is_killed_every_image_ends_complete_and_nothing_is_left_o
             assert time.monotonic() < by, {name: each.last_words() for name, each in crew.members.items()}
             count = len(images.keys("facts/"))
             # A driver takes long to start: it is killed when it has written something, and not all.
-            if kills < kills_max and ("driver" not in parts or count > seen):
+            if kills < 2 * kills_min and ("driver" not in parts or count > seen):
                 seen = count
                 member = crew.members[next(victims)]
-                member.kill()
-                member.restart()
+                workers = [] if executor is None else below(member.process.pid, executor)
+                for pid in workers:  # all of them: the driver starts others
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                if not workers:
+                    member.kill()
+                    member.restart()
                 kills += 1
             time.sleep(0.1 if "driver" in parts else 1.0)
         crew.finish(crew.members.values())

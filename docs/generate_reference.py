@@ -150,7 +150,7 @@ def _command_line() -> str:
         command = typer.main.get_command(importlib.import_module("bucketmq.cli.app").app)
         command.list_commands(None)  # now it has the verbs of applications, too
         exits = importlib.import_module("bucketmq.cli.exits")
-        lines = importlib.import_module("bucketmq.cli.examples").EXAMPLES
+        lines = importlib.import_module("bucketmq.cli.group").EXAMPLES
     except (ImportError, AttributeError):
         return ""
     parts = ["# Command line", command.help, "## Exit codes"]

@@ -14,8 +14,8 @@ import typer
 
 from bucketmq import errors
 from bucketmq.cli.app import app
-from bucketmq.cli.examples import EXAMPLES
 from bucketmq.cli.exits import MEANINGS, Code, code_of
+from bucketmq.cli.group import EXAMPLES
 from bucketmq.engines.meter import Requests
 from bucketmq.pricing import PRICES, cost, dollars
 from cli.ran import Cli, Shell

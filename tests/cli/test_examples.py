@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bucketmq.apps import registry
-from bucketmq.cli.examples import EXAMPLES
+from bucketmq.cli.group import EXAMPLES
 from bucketmq.client import Bucket
 from cli.ran import Cli, Shell, bury, spark_query
 

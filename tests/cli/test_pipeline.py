@@ -23,7 +23,7 @@ from spark.conftest import java_here, spark  # noqa: F401
 
 import bucketmq
 from bucketmq.bucket.port import Object
-from bucketmq.cli.examples import EXAMPLES
+from bucketmq.cli.group import EXAMPLES
 from bucketmq.cli.pipeline_metrics import PipelineFigures
 from bucketmq.cli.pipeline_names import known
 from bucketmq.client import Bucket

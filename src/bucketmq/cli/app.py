@@ -42,7 +42,7 @@ from bucketmq.cli import (
 )
 from bucketmq.cli.exits import MEANINGS, Code, code_of, tell
 from bucketmq.cli.group import Group, WithApps
-from bucketmq.cli.options import PROBE_VARIABLE, URL_VARIABLE, Json, State, wants_json
+from bucketmq.cli.options import PROBE_VARIABLE, URL_VARIABLE, Json, State
 from bucketmq.cli.output import emit, emit_text
 from bucketmq.errors import BucketMQError
 
@@ -95,9 +95,9 @@ def root(
     context.obj = State(url, as_json=as_json)
 
 
-def version(context: typer.Context, as_json: Json = False) -> None:
+def version(as_json: Json = False) -> None:
     """Print the version."""
-    if wants_json(context, as_json):
+    if as_json:
         emit({"version": __version__, "python": sys.version.split()[0]})
     else:
         emit_text(__version__)

@@ -11,7 +11,7 @@ from bucketmq.apps import registry
 from bucketmq.apps.app import App, LazyPipeline, made
 from bucketmq.apps.settings import AppSettings, explain_settings, read_settings
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, open_bucket, state_of, wants_json
+from bucketmq.cli.options import BucketUrl, Json, open_bucket, state_of
 from bucketmq.cli.output import emit, emit_text, plural, say, table
 from bucketmq.cli.progress import Progress
 from bucketmq.cli.queues import Provider
@@ -29,10 +29,10 @@ SettingsFile = Annotated[
 ]
 
 
-def ls(context: typer.Context, as_json: Json = False) -> None:
+def ls(as_json: Json = False) -> None:
     """List the applications that there are: built-in ones, and those of other packages."""
     found = registry.every()
-    if wants_json(context, as_json):
+    if as_json:
         for each in found:
             about = each.app.about if each.app is not None else None
             parts = each.app.parts if each.app is not None else []
@@ -46,11 +46,11 @@ def ls(context: typer.Context, as_json: Json = False) -> None:
     table(("name", "what it does", "package"), rows)
 
 
-def show(context: typer.Context, name: Name, settings: SettingsFile = None, as_json: Json = False) -> None:
+def show(name: Name, settings: SettingsFile = None, as_json: Json = False) -> None:
     """Show an application: its parts, queues, rules, and its settings with where they come from."""
     app = registry.get(name)
     row = _described(app, settings)
-    if wants_json(context, as_json):
+    if as_json:
         emit(row)
         return
     emit_text(f"{app.name}: {app.about}")
@@ -118,7 +118,6 @@ def demo(context: typer.Context, name: Name) -> None:
 
 
 def rerun(
-    context: typer.Context,
     name: Name,
     *,
     stage: Annotated[str, typer.Option(metavar="STAGE", help="The stage, or its pipeline: bucketmq apps show NAME.")],
@@ -134,7 +133,7 @@ def rerun(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many, and what it costs at most.")] = False,
     provider: Provider = "s3",
     settings: SettingsFile = None,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The bucket.")] = None,
+    url: BucketUrl = None,
     as_json: Json = False,
 ) -> None:
     """Run a stage again over some of what its pipeline has read. No other pipeline is affected.
@@ -144,11 +143,10 @@ def rerun(
     """
     app = registry.get(name)
     prices = prices_of(provider)
-    chosen = url or state_of(context).url
-    found = read_settings(app.settings, app=app.name, options={"url": chosen} if chosen else {}, file=settings)
+    found = read_settings(app.settings, app=app.name, options={"url": url} if url else {}, file=settings)
     pipeline = app.with_stage(stage, found)
     which = Which(keys=tuple(key or ()), prefix=prefix, since=moment(since), until=moment(until))
-    with open_bucket(context, found.url) as bucket, Progress(f"telling {pipeline.name} again") as progress:
+    with open_bucket(found.url) as bucket, Progress(f"telling {pipeline.name} again") as progress:
 
         def work() -> Procedure[Retold]:
             opened = yield from bucket.api.open()
@@ -164,7 +162,7 @@ def rerun(
 
         done = bucket.run(work())
     dollars_max = (done.writes_max * prices.write + done.reads_max * prices.read) / 1000
-    if wants_json(context, as_json):
+    if as_json:
         emit({"app": name, "stage": stage, "dry_run": dry_run, **msgspec.to_builtins(done), "dollars_max": dollars_max})
     else:
         what = "event" if isinstance(pipeline.source, FromEvents) else "message"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import os
 import signal
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,11 +22,11 @@ from bucketmq.apps.app import SPARK, App, Here, Page
 from bucketmq.apps.provide import provide
 from bucketmq.apps.settings import AppSettings, kept_secret, parse_options, read_settings, words_of
 from bucketmq.apps.supervisor import Supervisor
-from bucketmq.cli.agent import run_agent
+from bucketmq.cli.agent import run_agent, signals
 from bucketmq.cli.apps import Name, SettingsFile
 from bucketmq.cli.exits import Code
 from bucketmq.cli.figures import reported
-from bucketmq.cli.options import Json, open_bucket, state_of, wants_json
+from bucketmq.cli.options import BucketUrl, Json, open_bucket
 from bucketmq.cli.output import emit, emit_text, flush, say
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.client import Bucket
@@ -60,7 +60,7 @@ def run(
     master: Master = None,
     parent: Annotated[int | None, typer.Option(hidden=True, help="End with this process.")] = None,
     settings: SettingsFile = None,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The bucket.")] = None,
+    url: BucketUrl = None,
     as_json: Json = False,
 ) -> None:
     """Run an application: all of it on this machine, or one part of it.
@@ -71,21 +71,20 @@ def run(
     """
     app = registry.get(name)
     given = parse_options(app.settings, context.args)
-    chosen = url or state_of(context).url
-    options = {**given, **({"url": chosen} if chosen else {})}
+    options = {**given, **({"url": url} if url else {})}
     found = read_settings(app.settings, app=app.name, options=options, file=settings)
     wanted = _wanted(app, only or [], without_spark=without_spark)
     if len(wanted) == 1 and only:
         if parent is not None:
             _end_with(parent)
-        part = Asked(wanted[0], found, host, master, without_spark, once)
-        _run_part(context, app, part)
+        part = Asked(wanted[0], found, host, master, without_spark, once, as_json)
+        _run_part(app, part)
         return
     if once:
         raise Invalid("--once goes with --only and one pipeline")
     words = [f"--host={host}", *["--without-spark"] * without_spark] + ([f"--master={master}"] if master else [])
     words += [f"--settings={settings}"] if settings else []
-    _run_all(app, wanted, found, options, words, as_json=wants_json(context, as_json))
+    _run_all(app, wanted, found, options, words, as_json=as_json)
 
 
 def _wanted(app: App, only: list[str], *, without_spark: bool) -> list[str]:
@@ -98,11 +97,9 @@ def _wanted(app: App, only: list[str], *, without_spark: bool) -> list[str]:
     page = app.page
     agents = sorted((each.name for each in app.agents), key=lambda name: page is None or name != page.name)
     pipelines = [each.name for each in app.pipelines] if without_spark else [SPARK] if app.pipelines else []
-    return [*pipelines, *agents] or _nothing(app)
-
-
-def _nothing(app: App) -> list[str]:
-    raise Invalid(f"application {app.name!r} has neither agents nor pipelines, so there is nothing to run")
+    if not pipelines and not agents:
+        raise Invalid(f"application {app.name!r} has neither agents nor pipelines, so there is nothing to run")
+    return [*pipelines, *agents]
 
 
 def _run_all(
@@ -131,10 +128,13 @@ def _run_all(
     }
     tell(app.name, f"starting {', '.join(wanted)}; stop all with Ctrl-C")
     stop = threading.Event()
-    with _signals(stop) as interrupted, tempfile.TemporaryDirectory(prefix="bucketmq-apps-") as folder:
+    with signals(stop.set) as interrupted, tempfile.TemporaryDirectory(prefix="bucketmq-apps-") as folder:
         environment = {"PYTHONUNBUFFERED": "1", **hidden, **(page.environment if page is not None else {})}
         with Supervisor(commands, folder=Path(folder), environment=environment, tell=tell) as running:
-            ready = _once(lambda: tell(app.name, f"all parts are ready on {_shown(settings)}"))
+
+            @functools.cache
+            def ready() -> None:
+                tell(app.name, f"all parts are ready on {_shown(settings)}")
 
             def is_over() -> bool:
                 if running.ready:
@@ -152,17 +152,6 @@ def _shown(settings: AppSettings) -> str:
     from bucketmq.bucket.urls import without_secrets
 
     return without_secrets(settings.url).partition("?")[0]
-
-
-def _once(work: Callable[[], None]) -> Callable[[], None]:
-    done: list[bool] = []
-
-    def go() -> None:
-        if not done:
-            done.append(True)
-            work()
-
-    return go
 
 
 def _page(
@@ -190,22 +179,6 @@ def _free(port: int, name: str) -> int:
         return found
 
 
-@contextlib.contextmanager
-def _signals(stop: threading.Event) -> Iterator[Callable[[], bool]]:
-    seen: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        seen.append(number)
-        stop.set()
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield lambda: signal.SIGINT in seen
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _end_with(parent: int) -> None:
     """Stop as after SIGTERM when the process that started this one is gone, however it went. One that does not stop is
     killed as its supervisor would have done it, with the processes that it started."""
@@ -231,13 +204,14 @@ class Asked(msgspec.Struct, frozen=True):
     master: str | None
     without_spark: bool
     once: bool
+    as_json: bool
 
 
-def _run_part(context: typer.Context, app: App, asked: Asked) -> None:
+def _run_part(app: App, asked: Asked) -> None:
     part, settings, once = asked.part, asked.settings, asked.once
 
     def ready(address: str) -> None:
-        if wants_json(context, False):
+        if asked.as_json:
             emit({"part": part, "url": address})
             flush()
         else:
@@ -258,7 +232,7 @@ def _run_part(context: typer.Context, app: App, asked: Asked) -> None:
     names = [each.name for each in app.pipelines] if part == SPARK else [part]
     pipelines = [app.pipeline(name, settings) for name in names]
     log_to_stderr()
-    with open_bucket(context, settings.url) as bucket:
+    with open_bucket(settings.url) as bucket:
         bucket.run(provide(bucket.api, app))
         if asked.without_spark:
             _run_without_spark(bucket, pipelines, ready, once=once)

@@ -8,14 +8,13 @@ import msgspec
 import typer
 
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, Url, open_bucket, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket
 from bucketmq.cli.output import emit, emit_text, plural, say, table
 from bucketmq.cli.rules_look import existing_rule
 from bucketmq.procedures.rules.audit import LATE_SECONDS, Audited
 
 
 def audit(
-    context: typer.Context,
     *,
     rule: Annotated[str, typer.Option("--rule", metavar="NAME", help="The rule to audit.")],
     prefix: Annotated[str, typer.Option(metavar="PREFIX", help="List only keys that begin with it.")] = "",
@@ -30,10 +29,10 @@ def audit(
 
     Exit code 6 if an object that matches was missed, and not reported by --repair. Reads all of the log that is kept.
     """
-    with open_bucket(context, url, probe=repair) as bucket:
+    with open_bucket(url, probe=repair) as bucket:
         existing_rule(bucket, rule)
         found = bucket.audit(rule, prefix=prefix, late_seconds=late, repair=repair)
-    if wants_json(context, as_json):
+    if as_json:
         emit({**msgspec.to_builtins(found), "complete": found.complete})
     else:
         _show(found, late)

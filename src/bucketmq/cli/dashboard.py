@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from bucketmq import aio
+from bucketmq.cli.agent import needs_server, run_agent
 from bucketmq.cli.figures import OtlpOption
-from bucketmq.cli.options import PROBE_VARIABLE, Json, Url, the_url, wants_json
+from bucketmq.cli.options import Json, Url, the_url
 from bucketmq.cli.output import emit, emit_text, flush, say
-from bucketmq.cli.serve import NEEDED, TrustedProxy
+from bucketmq.cli.serve import TrustedProxy
 from bucketmq.cli.tokens import gate_settings, warn_of_plain_http
-from bucketmq.cli.worker import log_to_stderr
-from bucketmq.errors import Invalid, Unsupported
+from bucketmq.errors import Invalid
 from bucketmq.server.people import TOKENS_VARIABLE
-
-if TYPE_CHECKING:
-    from bucketmq.dashboard.tab import Tab
-    from bucketmq.server.gate import GateSettings
-    from bucketmq.server.run import Listening
 
 
 def dashboard(
-    context: typer.Context,
     place: Annotated[str | None, typer.Argument(metavar="[URL]", help="The bucket; else --url.")] = None,
     *,
     host: Annotated[str, typer.Option(help="Where to listen. 0.0.0.0 is everywhere.")] = "127.0.0.1",
@@ -61,13 +52,11 @@ def dashboard(
     Without a token one is made for this run, and shown once in a link that opens the page. Others on this machine can
     read a command line: better keep tokens in a file. SIGTERM and Ctrl-C finish what is in flight.
     """
-    wanted = the_url(context, place or url)
-    log_to_stderr()
-    logging.getLogger("bucketmq").setLevel(logging.INFO)
+    wanted = the_url(place or url)
     from bucketmq.apps import registry
 
     tabs = [tab for name in app or [] for tab in registry.get(name).tabs]
-    try:
+    with needs_server():
         given = list(token or []) or os.environ.get(TOKENS_VARIABLE, "").split()
         made = None if given or token_file else _own_token(host)
         settings = gate_settings(
@@ -78,42 +67,26 @@ def dashboard(
             trusted_proxies=trusted_proxy or [],
         )
 
-        def listening(address: str) -> None:
-            if wants_json(context, as_json):
-                emit({"url": address, "pid": os.getpid()})
-            say(f"the dashboard is open at {address}/ for people with a token; stop it with Ctrl-C")
-            if made is not None:
-                say(f"open it here, for this run: {address}/#token={made[0]}")
-            warn_of_plain_http(host, https=https)
-            flush()
+    def listening(address: str) -> None:
+        if as_json:
+            emit({"url": address, "pid": os.getpid()})
+        say(f"the dashboard is open at {address}/ for people with a token; stop it with Ctrl-C")
+        if made is not None:
+            say(f"open it here, for this run: {address}/#token={made[0]}")
+        warn_of_plain_http(host, https=https)
+        flush()
 
-        asyncio.run(_serve(wanted, settings, host, port, listening, tabs=tabs, samples=figures, otlp=otlp))
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in NEEDED:
-            raise
-        raise Unsupported(f"serving needs the package {error.name}; run: pip install 'bucketmq[server]'") from None
+    async def serve(bucket: aio.Bucket) -> None:
+        from bucketmq.dashboard.app import serve as run_server
 
+        await run_server(
+            bucket, settings, host=host, port=port, listening=listening, tabs=tabs, samples=figures, otlp=otlp
+        )
 
-async def _serve(
-    url: str,
-    settings: GateSettings,
-    host: str,
-    port: int,
-    listening: Listening,
-    *,
-    tabs: Sequence[Tab],
-    samples: bool,
-    otlp: str | None,
-) -> None:
-    from bucketmq.dashboard.app import serve
-
-    probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
-    async with aio.connect(url, probe=probe) as bucket:
-        await serve(bucket, settings, host=host, port=port, listening=listening, tabs=tabs, samples=samples, otlp=otlp)
+    run_agent(wanted, serve)
 
 
 def token(
-    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is: a person, or a program.")],
     *,
     role: Annotated[
@@ -138,7 +111,7 @@ def token(
     rights += f";queues={','.join(queues)}" if queues else ""
     rights += f";prefixes={','.join(prefixes)}" if prefixes else ""
     made, line = token_line(name, rights)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"name": name, "token": made, "line": line})
         return
     emit_text(line)

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, QueueName, Url, Yes, existing_queue, open_bucket, wants_json
-from bucketmq.cli.output import age, ask, body_text, emit, emit_text, plural, say, table
+from bucketmq.cli.exits import Code, agree
+from bucketmq.cli.options import Json, QueueName, Url, Yes, existing_queue, open_bucket
+from bucketmq.cli.output import age, body_text, emit, emit_text, plural, say, table
 from bucketmq.deliveries import DeadLetter, message_dict
 from bucketmq.events.rule import spoken
 
@@ -19,7 +19,6 @@ REASON_CHARACTERS = 80
 
 
 def dead(
-    context: typer.Context,
     queue: QueueName,
     *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
@@ -28,9 +27,9 @@ def dead(
     as_json: Json = False,
 ) -> None:
     """List dead letters, oldest first, with the reason of each."""
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         found = existing_queue(bucket, queue).dead_letters.peek(limit)
-    if wants_json(context, as_json):
+    if as_json:
         for letter in found:
             emit(letter.to_dict())
     elif full:
@@ -75,7 +74,6 @@ def show_failures(letter: DeadLetter) -> None:
 
 
 def redrive(
-    context: typer.Context,
     queue: QueueName,
     *,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; may be repeated.")] = None,
@@ -90,23 +88,26 @@ def redrive(
 
     They go back to the subscription in which they died, and have all their attempts again.
     """
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         letters = existing_queue(bucket, queue).dead_letters
         # Counted without the limit, which would count letters looked at, not letters that match.
         matched = letters.redrive(ids=ids, where=_mentions(where), dry_run=True).matched
         count = matched if limit is None else min(matched, limit)
         redriven = 0
         if count and not dry_run:
-            if not ask(f"Send {plural(count, 'dead letter')} of {queue} again?", yes=yes):
-                say("nothing was changed")
-                raise typer.Exit(Code.ERROR)
+            agree(f"Send {plural(count, 'dead letter')} of {queue} again?", yes=yes)
             redriven = letters.redrive(ids=ids, where=_mentions(where), limit=limit).redriven
-    if wants_json(context, as_json):
-        emit({"queue": queue, "matched": count, "redriven": redriven})
+    show_redriven({"queue": queue}, queue, count, redriven, dry_run=dry_run, as_json=as_json)
+
+
+def show_redriven(row: dict[str, str], name: str, count: int, redriven: int, *, dry_run: bool, as_json: bool) -> None:
+    """What became of dead letters that matched."""
+    if as_json:
+        emit({**row, "matched": count, "redriven": redriven})
     elif dry_run:
         say(f"{plural(count, 'dead letter')} would be sent again")
     else:
-        say(f"{plural(redriven, 'dead letter')} sent again" if count else f"no dead letter of {queue} matches")
+        say(f"{plural(redriven, 'dead letter')} sent again" if count else f"no dead letter of {name} matches")
     if not count:
         raise typer.Exit(Code.EMPTY)
 

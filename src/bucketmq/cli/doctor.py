@@ -15,7 +15,7 @@ import typer
 from bucketmq.bucket.port import Missing, Object, Refused, Store, Unknown, Written
 from bucketmq.bucket.urls import open_store, without_secrets
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, Url, Yes, the_url, wants_json
+from bucketmq.cli.options import Json, Url, Yes, the_url
 from bucketmq.cli.output import diagnose, emit, plural, say
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
@@ -52,7 +52,6 @@ class Wrong(Exception):
 
 
 def doctor(
-    context: typer.Context,
     place: Annotated[
         str | None,
         typer.Argument(metavar="[URL | QUEUE]", help="The bucket, else --url. With --deep: a queue, else all."),
@@ -78,13 +77,13 @@ def doctor(
     if deep:
         from bucketmq.cli.doctor_deep import deep as inspect_queues
 
-        inspect_queues(context, url, place, mending=mend, yes=yes, as_json=as_json)
+        inspect_queues(url, place, mending=mend, yes=yes, as_json=as_json)
         return
-    wanted = the_url(context, place or url)
+    wanted = the_url(place or url)
     checks = []
     for check in examine(wanted):
         checks.append(check)
-        if wants_json(context, as_json):
+        if as_json:
             emit(check)
         else:
             diagnose(check.status, f"{check.check:<{CHECK_WIDTH}}  {check.detail}", check.fix)

@@ -6,7 +6,7 @@ import typer
 
 from bucketmq.api.tables import TableApi
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import open_bucket, wants_json
+from bucketmq.cli.options import open_bucket
 from bucketmq.cli.output import ask, diagnose, emit, plural, printable, screen
 from bucketmq.client import Bucket
 from bucketmq.errors import NotFound
@@ -22,12 +22,9 @@ LOSSES_MAX = 10
 """How many are shown, the last ones."""
 
 
-def deep(
-    context: typer.Context, url: str | None, queue: str | None, *, mending: bool, yes: bool, as_json: bool
-) -> None:
+def deep(url: str | None, queue: str | None, *, mending: bool, yes: bool, as_json: bool) -> None:
     """Inspect one queue or all, with their dead letters; mend what can be mended if that is asked for and agreed to."""
-    as_json = wants_json(context, as_json)
-    with open_bucket(context, url, probe=mending) as bucket:
+    with open_bucket(url, probe=mending) as bucket:
         found = [bucket.run(inspect(bucket.prefix, name)) for name in _names(bucket, queue)]
         for each in found:
             _show(each, as_json=as_json)

@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from bucketmq.cli.output import printable, say
+from bucketmq.cli.output import ask, printable, say
 from bucketmq.crew import Scene
 from bucketmq.errors import BucketMQError, Contended, Invalid, LeaseLost, Unavailable
 
@@ -55,6 +55,13 @@ def tell(kind: str, message: str, *, as_json: bool) -> None:
     text = message if _points(message) else " ".join(message.split())
     line = json.dumps({"error": {"kind": kind, "message": text}}) if as_json else f"error ({kind}): {text}"
     sys.stderr.write(printable(line, lines=True) + "\n")
+
+
+def agree(question: str, *, yes: bool) -> None:
+    """Go on if that is agreed to, or end here."""
+    if not ask(question, yes=yes):
+        say("nothing was changed")
+        raise typer.Exit(Code.ERROR)
 
 
 def end(scene: Scene) -> None:

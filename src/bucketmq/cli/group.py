@@ -11,17 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 
 from bucketmq.apps import registry
-from bucketmq.cli.examples import examples
 from bucketmq.errors import BucketMQError, Invalid
 
 PANEL = "Applications"
 
+EXAMPLES: dict[str, tuple[str, ...]] = {}
+"""Verb -> shell lines, as its help shows them. A test runs each."""
+
 
 class Group:
-    """Some verbs, each with lines that its help shows as examples. A test runs every one of them."""
+    """Some verbs, each with lines that its help shows as examples."""
 
     def __init__(self, name: str, about: str, made: typer.Typer | None = None) -> None:
         self.name = name
@@ -32,7 +35,8 @@ class Group:
     ) -> None:
         """Add a function as a verb of its name."""
         name = verb.__name__.rstrip("_").replace("_", "-")
-        epilog = examples(f"{self.name} {name}".lstrip(), *lines)
+        EXAMPLES[f"{self.name} {name}".lstrip()] = lines
+        epilog = "[bold]Examples[/bold]\n\n" + "\n\n".join(f"  [cyan]{escape(line)}[/cyan]" for line in lines)
         self.typer.command(name, rich_help_panel=panel, epilog=epilog, context_settings=context_settings)(verb)
 
     def add_running(self, *, run: Sequence[str], rerun: Sequence[str]) -> None:

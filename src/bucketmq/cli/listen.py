@@ -17,15 +17,15 @@ import typer
 
 from bucketmq import outcomes
 from bucketmq.changes import Change
-from bucketmq.cli.options import Json, Url, open_bucket, the_url, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket, the_url
 from bucketmq.cli.output import emit, emit_text, flush, say
-from bucketmq.cli.rules import WireFormat, fresh_secret
+from bucketmq.cli.rules import fresh_secret
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.client import Bucket
 from bucketmq.errors import BucketMQError
 from bucketmq.events import formats, signing
 from bucketmq.events.event import seconds_of
-from bucketmq.events.rule import Rule, Webhook, check_rule
+from bucketmq.events.rule import Format, Rule, Webhook, check_rule
 from bucketmq.notify.http import Poster
 from bucketmq.procedures.requests import Answer, NoAnswer, Post
 from bucketmq.procedures.rules.notifier import Notifier
@@ -43,13 +43,12 @@ SWEEP_NAME = "listen"
 
 
 def listen(
-    context: typer.Context,
     *,
     forward_to: Annotated[
         str, typer.Option("--forward-to", metavar="URL", help="Your program, like http://localhost:8000/hook.")
     ],
     text: Annotated[str, typer.Option("--filter", metavar="FILTER", help="Which events; all if left out.")] = "",
-    wire: Annotated[WireFormat, typer.Option("--format", help="The body of requests.")] = WireFormat.TIGRIS,
+    wire: Annotated[Format, typer.Option("--format", help="The body of requests.")] = "tigris",
     secret: Annotated[
         str | None, typer.Option(metavar="whsec_…", help="Sign with this, or env:NAME; a new one if left out.")
     ] = None,
@@ -68,20 +67,19 @@ def listen(
     Begins now, tries three times more after a failure, and leaves no rule behind. Stop it with Ctrl-C.
     """
     log_to_stderr()
-    show_json = wants_json(context, as_json)
     name = f"listen-{uuid.uuid4().hex[:8]}"
-    to = Webhook(url=forward_to, format=wire.value, private=True, timeout_seconds=timeout)
+    to = Webhook(url=forward_to, format=wire, private=True, timeout_seconds=timeout)
     check_rule(Rule(name=name, filter=text, to=to))
     key = fresh_secret() if secret is None else signing.check_secret(resolve(secret, environment))
-    sweep_seconds = _sweep_seconds(sweep_every, the_url(context, url))
-    with open_bucket(context, url) as bucket, Poster() as poster:
-        forwarder = Forwarder(name, to, wire, key, poster, as_json=show_json)
+    sweep_seconds = _sweep_seconds(sweep_every, the_url(url))
+    with open_bucket(url) as bucket, Poster() as poster:
+        forwarder = Forwarder(name, to, wire, key, poster, as_json=as_json)
         bucket.watch(text, name=name, start="now", retry_seconds=RETRY_SECONDS, gone="deliver")(forwarder)
         sweeper = Sweeper(bucket, sweep_seconds)
         made = secret is None
 
         def started(_: Notifier) -> None:
-            if show_json:
+            if as_json:
                 emit({"listening": name, "forward_to": forward_to, **({"signing_secret": key} if made else {})})
                 flush()
             say(f"signing secret: {key}" if made else "signing with the secret given")
@@ -153,7 +151,7 @@ class Sweeper:
 class Forwarder:
     """The handler: one request for each change, and a line about what came of it."""
 
-    def __init__(self, name: str, to: Webhook, wire: WireFormat, secret: str, poster: Poster, *, as_json: bool) -> None:
+    def __init__(self, name: str, to: Webhook, wire: Format, secret: str, poster: Poster, *, as_json: bool) -> None:
         self.delivered = 0
         self.failed = 0
         self._name = name
@@ -165,7 +163,7 @@ class Forwarder:
         self._lock = threading.Lock()
 
     def __call__(self, change: Change) -> outcomes.Outcome:
-        body, content_type = formats.encode(self._wire.value, [change.event])
+        body, content_type = formats.encode(self._wire, [change.event])
         headers = {
             "content-type": content_type,
             "user-agent": "bucketmq",

@@ -17,7 +17,6 @@ from bucketmq.cli.options import (
     existing_queue,
     existing_subscription,
     open_bucket,
-    wants_json,
 )
 from bucketmq.cli.output import body_text, emit, emit_text, flush, say, table
 from bucketmq.client import Queue
@@ -31,7 +30,6 @@ BODY_CHARACTERS = 100
 
 
 def peek(
-    context: typer.Context,
     queue: QueueName,
     *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many messages.")] = 10,
@@ -44,9 +42,9 @@ def peek(
     The state is ready (may be handed out now), in flight (in some receiver's hands), delayed (to be tried again later)
     or dead (on its way to the dead letters).
     """
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         found = existing_subscription(existing_queue(bucket, queue), subscription).peek(limit)
-    if wants_json(context, as_json):
+    if as_json:
         for each in found:
             emit(each.to_dict())
     elif found:
@@ -71,7 +69,6 @@ def peek(
 
 
 def tail(
-    context: typer.Context,
     queue: QueueName,
     *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=0, help="Begin with this many of the last messages.")] = 10,
@@ -89,17 +86,16 @@ def tail(
 
     Nothing is claimed or changed. With several shards, the order between shards is that of reading.
     """
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         found = existing_queue(bucket, queue)
         positions, last = _begin(found, begin, limit)
-        show = wants_json(context, as_json)
         count = 0
         for message in _last(read_to_end(found, positions), last):
-            _print(message, show)
+            _print(message, as_json)
             count += 1
         flush()
         if follow:
-            _follow(found, positions, show, local=bucket.store.local)
+            _follow(found, positions, as_json, local=bucket.store.local)
     if not count:
         say(f"nothing to show of {queue}")
         raise typer.Exit(Code.EMPTY)

@@ -8,7 +8,7 @@ import typer
 
 from bucketmq.cli.credentials import masked_secrets
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import URL_VARIABLE, Json, Url, open_bucket, wants_json
+from bucketmq.cli.options import URL_VARIABLE, Json, Url, open_bucket, url_option
 from bucketmq.cli.output import emit, say, table
 from bucketmq.cli.rules import warn_private
 from bucketmq.cli.rules_look import destination_text, state_text
@@ -20,7 +20,6 @@ RULE = "notifications"
 
 
 def set_(
-    context: typer.Context,
     *,
     to: Annotated[
         str | None, typer.Option("--url", metavar="URL", help="Where requests go. Needed the first time.")
@@ -37,9 +36,7 @@ def set_(
     private: Annotated[
         bool, typer.Option("--private", help="Allow this machine and private networks, http://.")
     ] = False,
-    bucket_url: Annotated[
-        str | None, typer.Option("--bucket", metavar="URL", help=f"The bucket (env: {URL_VARIABLE}).")
-    ] = None,
+    bucket_url: Annotated[str | None, url_option(f"The bucket (env: {URL_VARIABLE}).", "--bucket")] = None,
     as_json: Json = False,
 ) -> None:
     """Send the bucket's changes to an address. What you leave out stays as it is.
@@ -50,7 +47,7 @@ def set_(
     basic = _basic(username, password)
     if basic is not None and token is not None:
         raise Invalid("give --token, or --username and --password, not both")
-    with open_bucket(context, bucket_url) as bucket:
+    with open_bucket(bucket_url) as bucket:
         before = _found(bucket)
         if before is None and to is None:
             raise Invalid("there are no notifications yet; say where they go: --url https://example.com/hook")
@@ -60,7 +57,7 @@ def set_(
         secrets = masked_secrets(bucket.rules.secrets(RULE))
     if private:
         warn_private(destination_text(rule.to))
-    _show(rule, secrets, as_json=wants_json(context, as_json))
+    _show(rule, secrets, as_json=as_json)
     say("deliver with: bucketmq rules run")
 
 
@@ -115,15 +112,15 @@ def _write(
     )
 
 
-def show(context: typer.Context, url: Url = None, as_json: Json = False) -> None:
+def show(url: Url = None, as_json: Json = False) -> None:
     """Show where the bucket's changes are sent; exit code 3 if nowhere."""
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         rule = _found(bucket)
         secrets = masked_secrets(bucket.rules.secrets(RULE)) if rule is not None else {}
     if rule is None:
         say("there are no notifications; make them: bucketmq notifications set --url https://example.com/hook")
         raise typer.Exit(Code.EMPTY)
-    _show(rule, secrets, as_json=wants_json(context, as_json))
+    _show(rule, secrets, as_json=as_json)
 
 
 def _show(rule: Rule, secrets: dict[str, Any], *, as_json: bool) -> None:
@@ -147,13 +144,13 @@ def _show(rule: Rule, secrets: dict[str, Any], *, as_json: bool) -> None:
     table(("notifications", ""), rows)
 
 
-def reset(context: typer.Context, url: Url = None, as_json: Json = False) -> None:
+def reset(url: Url = None, as_json: Json = False) -> None:
     """End the notifications, and drop what was not delivered; exit code 3 if there are none."""
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         rule = _found(bucket)
         if rule is not None:
             bucket.rules.remove(RULE)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"removed": rule is not None})
     else:
         say("notifications are removed" if rule is not None else "there are no notifications")

@@ -6,15 +6,14 @@ from __future__ import annotations
 import base64
 import sys
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, Url, open_bucket, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket
 from bucketmq.cli.output import emit, emit_bytes, emit_text, plural, say
 from bucketmq.cli.send import STDIN
 from bucketmq.errors import Invalid
@@ -25,16 +24,7 @@ from bucketmq.procedures.objects.read import Read
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The object's key, like pending/7.json.")]
 
 
-class TriggerKind(StrEnum):
-    """What may be made up."""
-
-    CREATED = "created"
-    CHANGED = "changed"
-    DELETED = "deleted"
-
-
 def put(
-    context: typer.Context,
     key: Key,
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="What to store; '-' reads standard input.")] = STDIN,
     *,
@@ -51,9 +41,9 @@ def put(
     The event is not lost if this process dies in between: a note written first makes sure of it.
     """
     metadata = _metadata(meta)
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         stored = bucket.put(key, _content(file), content_type=content_type, metadata=metadata, only_new=new)
-    _show_stored(stored, as_json=wants_json(context, as_json))
+    _show_stored(stored, as_json=as_json)
 
 
 def _content(file: str) -> bytes:
@@ -88,7 +78,6 @@ def _show_stored(stored: Stored, *, as_json: bool) -> None:
 
 
 def get(
-    context: typer.Context,
     key: Key,
     *,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the bytes here.")] = None,
@@ -99,14 +88,14 @@ def get(
 
     On a terminal, control characters are shown instead of obeyed, and what is not text is refused.
     """
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         found = bucket.get(key)
     if output is not None:
         try:
             output.write_bytes(found.body)
         except OSError as error:
             raise Invalid(f"cannot write {output}: {error.strerror}") from error
-    if wants_json(context, as_json):
+    if as_json:
         emit(_read_row(found, body=output is None))
     elif output is None:
         emit_bytes(found.body)
@@ -140,7 +129,6 @@ def _body(found: Read) -> dict[str, Any]:
 
 
 def mv(
-    context: typer.Context,
     key: Key,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The key it gets.")],
     *,
@@ -152,16 +140,16 @@ def mv(
 
     Another object at the target stays as it is unless you say --replace. May be repeated after a crash at any point.
     """
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         stored = bucket.move(key, target, replace=replace)
-    _show_stored(stored, as_json=wants_json(context, as_json))
+    _show_stored(stored, as_json=as_json)
 
 
-def rm(context: typer.Context, key: Key, url: Url = None, as_json: Json = False) -> None:
+def rm(key: Key, url: Url = None, as_json: Json = False) -> None:
     """Delete an object and report the change; exit code 3 if there is none."""
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         was_there = bucket.delete(key)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"key": key, "deleted": was_there})
     else:
         say(f"deleted {key}" if was_there else f"there is no object {key}")
@@ -170,10 +158,11 @@ def rm(context: typer.Context, key: Key, url: Url = None, as_json: Json = False)
 
 
 def trigger(
-    context: typer.Context,
     key: Key,
     *,
-    kind: Annotated[TriggerKind, typer.Option(help="What the event says happened.")] = TriggerKind.CREATED,
+    kind: Annotated[
+        Literal["created", "changed", "deleted"], typer.Option(help="What the event says happened.")
+    ] = "created",
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -181,9 +170,9 @@ def trigger(
 
     The object need not be there; if it is, the event has its size and content type.
     """
-    with open_bucket(context, url) as bucket:
-        event = bucket.trigger(key, kind=kind.value)
-    if wants_json(context, as_json):
+    with open_bucket(url) as bucket:
+        event = bucket.trigger(key, kind=kind)
+    if as_json:
         emit(event)
     else:
         _show_event(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,19 +15,6 @@ from bucketmq.queue.settings import MAIN
 URL_VARIABLE = "BUCKETMQ_URL"
 PROBE_VARIABLE = "BUCKETMQ_PROBE"
 NAMES_SHOWN = 10
-
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--url", metavar="URL", help=f"The bucket, like file:///tmp/inbox or s3://name/prefix (env: {URL_VARIABLE})."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON value per line on standard output.")]
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-SubscriptionName = Annotated[
-    str, typer.Option("--subscription", "-s", metavar="NAME", help="The subscription, if not the queue's own.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 class State:
@@ -43,27 +30,52 @@ def state_of(context: typer.Context) -> State:
     return found if found is not None else State()
 
 
-def wants_json(context: typer.Context, given: bool) -> bool:
+def _url(context: typer.Context, given: str | None) -> str | None:
+    return given or state_of(context).url
+
+
+def _as_json(context: typer.Context, given: bool) -> bool:
     return given or state_of(context).as_json
 
 
-def a_url(context: typer.Context, given: str | None) -> str | None:
-    """The bucket's URL, if there is one: from the verb's option, the option before it, or the environment."""
-    return given or state_of(context).url or os.environ.get(URL_VARIABLE) or None
+def url_option(help: str, flag: str = "--url") -> Any:
+    """The bucket's URL, behind the verb or before it."""
+    return typer.Option(flag, metavar="URL", help=help, callback=_url)
 
 
-def the_url(context: typer.Context, given: str | None) -> str:
+Url = Annotated[
+    str | None, url_option(f"The bucket, like file:///tmp/inbox or s3://name/prefix (env: {URL_VARIABLE}).")
+]
+BucketUrl = Annotated[str | None, url_option("The bucket.")]
+"""Where the settings of an application say which it is, if this does not."""
+Json = Annotated[bool, typer.Option("--json", help="One JSON value per line on standard output.", callback=_as_json)]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+SubscriptionName = Annotated[
+    str, typer.Option("--subscription", "-s", metavar="NAME", help="The subscription, if not the queue's own.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def a_url(given: str | None) -> str | None:
+    """The bucket's URL, if there is one: from the option, or the environment."""
+    return given or os.environ.get(URL_VARIABLE) or None
+
+
+def the_url(given: str | None) -> str:
     """The bucket's URL, for a verb that needs one."""
-    url = a_url(context, given)
+    url = a_url(given)
     if not url:
         raise Invalid(f"no bucket: add --url, or set it once: export {URL_VARIABLE}=file:///tmp/inbox")
     return url
 
 
-def open_bucket(context: typer.Context, url: str | None, *, probe: bool = True) -> Bucket:
+def wants_probe() -> bool:
+    return os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
+
+
+def open_bucket(url: str | None, *, probe: bool = True) -> Bucket:
     """Connect. Verbs that only look leave out the probe; the others test that the store honours conditional writes."""
-    wanted = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
-    return connect(the_url(context, url), probe=probe and wanted)
+    return connect(the_url(url), probe=probe and wants_probe())
 
 
 def existing_queue(bucket: Bucket, name: str) -> Queue:

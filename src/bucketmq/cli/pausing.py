@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bucketmq.cli.options import Json, QueueName, Url, existing_queue, open_bucket, wants_json
+from bucketmq.cli.options import Json, QueueName, Url, existing_queue, open_bucket
 from bucketmq.cli.output import emit, say
 from bucketmq.queue.settings import EVERYBODY, Settings
 
@@ -16,7 +16,6 @@ OneSubscription = Annotated[
 
 
 def pause(
-    context: typer.Context,
     queue: QueueName,
     *,
     subscription: OneSubscription = None,
@@ -28,13 +27,12 @@ def pause(
 
     Sends go on, and so does what is in flight. Workers notice within 30 seconds. Spark queries go on reading.
     """
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         settings = existing_queue(bucket, queue).pause(why, subscription=subscription)
-    _tell(context, queue, subscription, settings, as_json=as_json)
+    _tell(queue, subscription, settings, as_json=as_json)
 
 
 def resume(
-    context: typer.Context,
     queue: QueueName,
     *,
     subscription: OneSubscription = None,
@@ -42,14 +40,14 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """End a pause: that of the queue, or that of one subscription. Workers notice within 30 seconds."""
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         settings = existing_queue(bucket, queue).resume(subscription=subscription)
-    _tell(context, queue, subscription, settings, as_json=as_json)
+    _tell(queue, subscription, settings, as_json=as_json)
 
 
-def _tell(context: typer.Context, queue: str, subscription: str | None, settings: Settings, *, as_json: bool) -> None:
+def _tell(queue: str, subscription: str | None, settings: Settings, *, as_json: bool) -> None:
     paused = settings.paused or {}
-    if wants_json(context, as_json):
+    if as_json:
         emit({"queue": queue, "paused": paused})
         return
     what = f"queue {queue}" if subscription is None else f"subscription {subscription} of queue {queue}"

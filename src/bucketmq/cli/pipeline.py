@@ -9,12 +9,10 @@ import contextlib
 import hashlib
 import inspect
 import re
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import unquote, urlsplit
 
@@ -24,9 +22,10 @@ from platformdirs import user_state_path
 
 from bucketmq.apps.settings import bucket_of
 from bucketmq.bucket.urls import without_secrets
+from bucketmq.cli.agent import signals
 from bucketmq.cli.exits import Code
 from bucketmq.cli.figures import MetricsHostOption, MetricsPortOption, OtlpOption, ReportOption, served
-from bucketmq.cli.options import Json, Url, a_url, open_bucket, state_of, the_url, wants_json
+from bucketmq.cli.options import Json, Url, a_url, open_bucket, the_url
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
 from bucketmq.cli.pipeline_metrics import PipelineFigures
 from bucketmq.cli.pipeline_names import app_of, is_chore, known, load, made, option_words, options_of
@@ -63,10 +62,10 @@ Checkpoint = Annotated[
 ]
 
 
-def ls(context: typer.Context, as_json: Json = False) -> None:
+def ls(as_json: Json = False) -> None:
     """List the built-in pipelines and chores."""
     rows = sorted(known().values(), key=lambda each: each.name)
-    if wants_json(context, as_json):
+    if as_json:
         for each in rows:
             emit({"name": each.name, "about": each.about, "where": each.where, "options": options_of(each.name)})
         return
@@ -81,11 +80,11 @@ def show(
     Options of the pipeline itself follow as for run.
     """
     if is_chore(load(name)):
-        _show_chore(name, as_json=wants_json(context, as_json))
+        _show_chore(name, as_json=as_json)
         return
     found = made(load(name), name, context.args)
     assert isinstance(found, Pipeline)
-    bucket = _bucket(context, name, url)
+    bucket = _bucket(name, url)
     known = None if bucket is None else str(_checkpoint(whole(bucket), found.name))
     row = {
         "name": found.name,
@@ -96,7 +95,7 @@ def show(
         "checkpoint": checkpoint or known,
         "dead_letters": found.dead_letters + DEAD_SUFFIX,
     }
-    if wants_json(context, as_json):
+    if as_json:
         emit(row)
         return
     emit_text(f"{found.name}{': ' + found.about if found.about else ''}")
@@ -158,9 +157,8 @@ def run(
     """
     log_to_stderr()
     found = made(load(name), name, context.args)
-    bucket = whole(_bucket(context, name, url) or the_url(context, url))
+    bucket = whole(_bucket(name, url) or the_url(url))
     settings, options = _pairs("--conf", conf or []), _pairs("--option", option or [])
-    as_json = wants_json(context, as_json)
     label = found.name if isinstance(found, Pipeline) else name.replace(":", "-")
     with _session(master, settings, label, log_level) as spark:
         if not isinstance(found, Pipeline):
@@ -182,20 +180,18 @@ def run(
 
 
 def package(
-    context: typer.Context,
     out: Annotated[Path, typer.Argument(metavar="OUT.zip", help="The file to write.")],
     as_json: Json = False,
 ) -> None:
     """Pack bucketmq itself into a file for spark-submit --py-files."""
     packed = make_package(out)
-    if wants_json(context, as_json):
+    if as_json:
         emit(packed)
     else:
         say(f"{packed.path}: {plural(packed.files, 'file')}, {packed.size_bytes / 1e6:.1f} MB")
 
 
 def tidy(
-    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Of this pipeline alone.")] = "",
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many would go.")] = False,
@@ -207,10 +203,10 @@ def tidy(
     Pipelines whose results follow their source keep a register for each, and of a deleted one as a mark against late
     runs. Costs a LIST per 1,000 registers and a GET for each that is two weeks old.
     """
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         opened = bucket.run(bucket.api.open())
         done = bucket.run(tidy_lineage(opened, name, dry_run=dry_run))
-    if wants_json(context, as_json):
+    if as_json:
         emit(done)
     else:
         would = "would be " if dry_run else ""
@@ -287,7 +283,7 @@ def _run_pipeline(
     with (
         page as metrics,
         _reporting(pipeline, url, options, wanted=report) as tell_report,
-        _signals(stop) as interrupted,
+        signals(partial(_tell, stop)) as interrupted,
         Progress(f"{pipeline.name}: waiting for messages") as line,
     ):
 
@@ -328,7 +324,7 @@ def run_together(
 
     place, stop = whole(url), Stop()
     names = "+".join(each.name for each in pipelines)
-    with _session(master, {}, names, None) as spark, _signals(stop) as interrupted:
+    with _session(master, {}, names, None) as spark, signals(partial(_tell, stop)) as interrupted:
         try:
             queries = [
                 start(each, place, spark, checkpoint=str(_checkpoint(place, each.name)), once=once)
@@ -391,26 +387,12 @@ def _tell_batch(name: str, figures: Figures) -> None:
         say(f"{name}: batch {figures.batch}, {plural(figures.rows, 'row')} in {age(figures.seconds)}{dead}")
 
 
-@contextlib.contextmanager
-def _signals(stop: Stop) -> Iterator[Callable[[], bool]]:
-    """A signal only sets a flag; the loop reads it between batches. What this gives says whether one was Ctrl-C."""
-    seen: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        seen.append(number)
-        stop.tell()
-        if stop.urgent and not stop.attended:
-            # The loop does not run yet: Spark is starting the query, and retries a server that is gone for minutes.
-            raise KeyboardInterrupt
-
-    is_main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
-    numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
-    before = {number: signal.signal(number, note) for number in numbers}
-    try:
-        yield lambda: signal.SIGINT in seen
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _tell(stop: Stop) -> None:
+    """A signal only sets a flag; the loop reads it between batches."""
+    stop.tell()
+    if stop.urgent and not stop.attended:
+        # The loop does not run yet: Spark is starting the query, and retries a server that is gone for minutes.
+        raise KeyboardInterrupt
 
 
 def _words(name: str, figures: Figures, totals: Totals) -> str:
@@ -451,10 +433,10 @@ def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _bucket(context: typer.Context, name: str, given: str | None) -> str | None:
+def _bucket(name: str, given: str | None) -> str | None:
     """The bucket, if there is one. The pipeline of an application finds it where the application's agents do."""
-    app = None if given or state_of(context).url else app_of(name)
-    return a_url(context, given) if app is None else bucket_of(app.settings, app=app.name)
+    app = None if given else app_of(name)
+    return a_url(given) if app is None else bucket_of(app.settings, app=app.name)
 
 
 def _checkpoint(url: str, name: str) -> Path:

@@ -38,7 +38,10 @@ class Known(msgspec.Struct, frozen=True):
 
 def known() -> dict[str, Known]:
     """All that have a name. An application that cannot be imported has none."""
-    found = {each.name: Known(each.name, each.about, each.where, _at(each.where)) for each in CHORES.values()}
+    found = {
+        each.name: Known(each.name, each.about, each.where, functools.partial(_attribute, each.where))
+        for each in CHORES.values()
+    }
     for listed in registry.every():
         for each in listed.app.pipelines if listed.app is not None else ():
             thing = each.make if isinstance(each, LazyPipeline) else each
@@ -47,10 +50,6 @@ def known() -> dict[str, Known]:
             )
             found.setdefault(each.name, own)
     return found
-
-
-def _at(where: str) -> Callable[[], Any]:
-    return lambda: _attribute(where)
 
 
 def _same(thing: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from bucketmq.cli.exits import Code
+from bucketmq.cli.exits import Code, agree
 from bucketmq.cli.options import (
     Json,
     QueueName,
@@ -17,9 +17,8 @@ from bucketmq.cli.options import (
     existing_queue,
     existing_subscription,
     open_bucket,
-    wants_json,
 )
-from bucketmq.cli.output import ask, emit, plural, say, table
+from bucketmq.cli.output import emit, plural, say, table
 from bucketmq.cli.stats_show import bill, show_stats, stats_row
 from bucketmq.cli.stats_watch import NOTHING
 from bucketmq.cli.stats_watch import watch as again
@@ -35,7 +34,6 @@ Provider = Annotated[
 
 
 def init(
-    context: typer.Context,
     queue: QueueName,
     *,
     shards: Annotated[int | None, typer.Option(help="Number of shards; more let more processes write at once.")] = None,
@@ -72,10 +70,10 @@ def init(
         "in_flight_max": in_flight_max,
         "main": main,
     }
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         chosen = {name: value for name, value in given.items() if value is not None}
         settings = msgspec.to_builtins(bucket.queue(queue, **chosen).settings())
-    if wants_json(context, as_json):
+    if as_json:
         emit({"queue": queue, **settings})
         return
     table(("setting", "value"), settings.items())
@@ -83,7 +81,6 @@ def init(
 
 
 def shards(
-    context: typer.Context,
     queue: QueueName,
     count: Annotated[int, typer.Argument(metavar="N", help="The new number of shards.")],
     url: Url = None,
@@ -93,18 +90,17 @@ def shards(
 
     More shards let more processes write at once. The count cannot be lowered. Other processes notice within 30 seconds.
     """
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         found = existing_queue(bucket, queue)
         before = found.settings().shards
         after = found.raise_shards(count).shards
-    if wants_json(context, as_json):
+    if as_json:
         emit({"queue": queue, "shards": after, "shards_before": before})
     else:
         say(f"queue {queue} has {plural(after, 'shard')}; it had {before}")
 
 
 def stats(
-    context: typer.Context,
     queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="One queue; all of them if left out.")] = None,
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again and again, until Ctrl-C.")] = False,
@@ -122,20 +118,19 @@ def stats(
     with 1 if a queue is damaged. With --watch also what goes in and out per second between two looks.
     """
     prices_of(provider)
-    show_json = wants_json(context, as_json)
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
 
         def look() -> list[QueueStats]:
             names = [queue] if queue is not None else bucket.queues()
             return [existing_queue(bucket, name).stats() for name in names]
 
         if watch:
-            again(bucket, look, one=queue is not None, every=every, provider=provider, as_json=show_json)
+            again(bucket, look, one=queue is not None, every=every, provider=provider, as_json=as_json)
         before = bucket.requests
         found = look()
         requests = bucket.requests - before
     damaged = ". ".join(str(damage) for each in found for damage in each.damaged)
-    if show_json:
+    if as_json:
         for each in found:
             emit(stats_row(each, requests, provider))
     elif found:
@@ -149,7 +144,6 @@ def stats(
 
 
 def purge(
-    context: typer.Context,
     queue: QueueName,
     *,
     subscription: SubscriptionName = MAIN,
@@ -160,17 +154,15 @@ def purge(
     as_json: Json = False,
 ) -> None:
     """Drop everything unsettled, after asking. There is no way back."""
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         found = existing_queue(bucket, queue)
         reader = None if dead else existing_subscription(found, subscription)
         count, what = _purgeable(found, subscription, dead)
         purged = 0
         if count and not dry_run:
-            if not ask(f"Purge {plural(count, what)} of {queue}?", yes=yes):
-                say("nothing was changed")
-                raise typer.Exit(Code.ERROR)
+            agree(f"Purge {plural(count, what)} of {queue}?", yes=yes)
             purged = found.dead_letters.purge() if reader is None else reader.purge()
-    if wants_json(context, as_json):
+    if as_json:
         emit({"queue": queue, "matched": count, "purged": purged})
     else:
         say(f"{plural(count, what)} would be purged" if dry_run else f"purged {plural(purged, what)}")

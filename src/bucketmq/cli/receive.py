@@ -18,7 +18,6 @@ from bucketmq.cli.options import (
     existing_queue,
     existing_subscription,
     open_bucket,
-    wants_json,
 )
 from bucketmq.cli.output import body_text, emit, emit_text, flush, plural, say
 from bucketmq.client import Bucket, Delivery, Subscription
@@ -33,7 +32,6 @@ Receipts = Annotated[
 
 
 def receive(
-    context: typer.Context,
     queue: QueueName,
     *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many messages.")] = 1,
@@ -52,7 +50,7 @@ def receive(
 
     Neither the queue nor the subscription is made by a mistyped name. Exits with 3 if there is nothing to receive.
     """
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         found = existing_queue(bucket, queue)
         if start is not None and subscription != MAIN:
             source = found.subscription(subscription, start=start)
@@ -60,7 +58,7 @@ def receive(
             source = existing_subscription(found, subscription, cure=" To begin a new one: --start earliest or latest")
         got, last = _collect(source, limit, wait, lease)
         for delivery in got:
-            _show(delivery, wants_json(context, as_json))
+            _show(delivery, as_json)
         flush()
         if ack and got:
             for delivery in got:
@@ -107,16 +105,15 @@ def _show(delivery: Delivery, as_json: bool) -> None:
     emit_text(f"receipt  {row['receipt']}")
 
 
-def ack(context: typer.Context, receipts: Receipts, url: Url = None, as_json: Json = False) -> None:
+def ack(receipts: Receipts, url: Url = None, as_json: Json = False) -> None:
     """Settle messages as done.
 
     Exits with 4 if a lease is over: the message may be in other hands by now, and nothing was changed.
     """
-    _settle(receipts, "ack", lambda delivery: delivery.ack(), context, url=url, as_json=wants_json(context, as_json))
+    _settle(receipts, "ack", lambda delivery: delivery.ack(), url=url, as_json=as_json)
 
 
 def retry(
-    context: typer.Context,
     receipts: Receipts,
     *,
     delay: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Instead of the back-off.")] = None,
@@ -144,14 +141,13 @@ def retry(
             delivery.retry(why, delay_seconds=delay)
 
     outcome = "bury" if bury else "release" if release else "retry"
-    _settle(receipts, outcome, settle, context, url=url, as_json=wants_json(context, as_json))
+    _settle(receipts, outcome, settle, url=url, as_json=as_json)
 
 
 def _settle(
     receipts: list[str],
     outcome: str,
     settle: Callable[[Delivery], None],
-    context: typer.Context,
     *,
     url: str | None,
     as_json: bool,
@@ -159,7 +155,7 @@ def _settle(
     """Settle the receipts, in one commit for each shard, and say which came too late."""
     texts = list(_all(receipts))
     proofs = [read_receipt(text) for text in texts]
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         readers: dict[tuple[str, str], Subscription] = {}
         deliveries = []
         for text, proof in zip(texts, proofs, strict=True):

@@ -3,56 +3,23 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from bucketmq.cli.credentials import given_secret
-from bucketmq.cli.options import Json, Url, open_bucket, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket
 from bucketmq.cli.output import emit, emit_text, flush, say
 from bucketmq.cli.rules_look import RuleName, destination_text, existing_rule, state_text
 from bucketmq.errors import Invalid
-from bucketmq.events.rule import Secrets
+from bucketmq.events.rule import Format, Gone, Notice, Secrets, Stale
 from bucketmq.events.signing import new_secret
 from bucketmq.rulebook import rotated
 
 SECRET_BYTES = 32
 
-
-class WireFormat(StrEnum):
-    """What a request's body looks like."""
-
-    TIGRIS = "tigris"
-    S3 = "s3"
-    CLOUDEVENTS = "cloudevents"
-
-
-class AnyFormat(StrEnum):
-    """The same, and messages for people."""
-
-    TIGRIS = "tigris"
-    S3 = "s3"
-    CLOUDEVENTS = "cloudevents"
-    SLACK = "slack"
-    JSON = "json"
-    PAGERDUTY = "pagerduty"
-
-
-class WhenGone(StrEnum):
-    """What to do about an object that is not there any more."""
-
-    DELIVER = "deliver"
-    DROP = "drop"
-    BURY = "bury"
-
-
-class WhenStale(StrEnum):
-    """What to do about an event of which a newer one came first."""
-
-    DELIVER = "deliver"
-    DROP = "drop"
+AnyFormat = Literal[Format, Notice]
 
 
 def fresh_secret() -> str:
@@ -67,7 +34,6 @@ def warn_private(url: str) -> None:
 
 
 def add(
-    context: typer.Context,
     name: RuleName,
     *,
     to: Annotated[str, typer.Option("--to", metavar="WHERE", help="https://… or queue:NAME.")],
@@ -104,8 +70,8 @@ def add(
         float | None, typer.Option(metavar="SECONDS", help="How long events stay with a process that died; 60.")
     ] = None,
     ordered: Annotated[bool, typer.Option("--ordered", help="One event of a key at a time, in order.")] = False,
-    stale: Annotated[WhenStale | None, typer.Option(help="An event that came after a newer one of its key.")] = None,
-    gone: Annotated[WhenGone | None, typer.Option(help="An object that is gone or changed by then.")] = None,
+    stale: Annotated[Stale | None, typer.Option(help="An event that came after a newer one of its key.")] = None,
+    gone: Annotated[Gone | None, typer.Option(help="An object that is gone or changed by then.")] = None,
     hops: Annotated[int | None, typer.Option(metavar="N", help="The longest chain of events; 16.")] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Change the rule of this name; it goes on from its place.")
@@ -118,7 +84,7 @@ def add(
     A webhook is delivered by the process that runs the rules: bucketmq rules run, or bucketmq serve.
     """
     options: dict[str, Any] = {
-        "format": wire and wire.value,
+        "format": wire,
         "batch": batch,
         "timeout_seconds": timeout,
         "private": private or None,
@@ -128,8 +94,8 @@ def add(
         "concurrency": concurrency,
         "lease_seconds": lease,
         "ordered": ordered or None,
-        "stale": stale and stale.value,
-        "gone": gone and gone.value,
+        "stale": stale,
+        "gone": gone,
         "hops_max": hops,
     }
     signing = given_secret("--secret", secret, secret_file)
@@ -144,13 +110,13 @@ def add(
     if to.startswith("queue:") and any(each is not None for each in credentials.values()):
         raise Invalid("secrets are for webhooks; a queue of the same bucket needs none")
     chosen = {option: value for option, value in options.items() if value is not None}
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         rule = bucket.rules.add(
             name, to=to, filter=text, start=start, existing=existing, replace=replace, **credentials, **chosen
         )
     if private:
         warn_private(to)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"rule": rule.to_dict(), **({"signing_secret": made} if made is not None else {})})
         return
     say(f"rule {name}: {rule.filter or 'every event'} goes to {destination_text(rule.to)}")
@@ -180,19 +146,18 @@ def _waits(text: str | None) -> list[float] | None:
         raise Invalid(f"--retry is seconds with commas between, like 5,300,1800, not {text!r}") from None
 
 
-def rm(context: typer.Context, name: RuleName, url: Url = None, as_json: Json = False) -> None:
+def rm(name: RuleName, url: Url = None, as_json: Json = False) -> None:
     """Remove a rule, and what it has not delivered."""
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         existing_rule(bucket, name)
         bucket.rules.remove(name)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"rule": name, "removed": True})
     else:
         say(f"rule {name} is removed")
 
 
 def pause(
-    context: typer.Context,
     name: RuleName,
     *,
     why: Annotated[str, typer.Option(metavar="TEXT", help="Why, for those who look at the rule.")] = "",
@@ -200,28 +165,27 @@ def pause(
     as_json: Json = False,
 ) -> None:
     """Stop delivering; what happens meanwhile waits."""
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         existing_rule(bucket, name)
         rule = bucket.rules.pause(name, why)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"rule": name, "paused": rule.paused})
     else:
         say(f"rule {name} is {state_text(rule)}; go on with: bucketmq rules resume {name}")
 
 
-def resume(context: typer.Context, name: RuleName, url: Url = None, as_json: Json = False) -> None:
+def resume(name: RuleName, url: Url = None, as_json: Json = False) -> None:
     """Go on delivering, from where the rule was paused."""
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         existing_rule(bucket, name)
         rule = bucket.rules.resume(name)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"rule": name, "paused": rule.paused})
     else:
         say(f"rule {name} is {state_text(rule)}")
 
 
 def rotate(
-    context: typer.Context,
     name: RuleName,
     *,
     drop_old: Annotated[
@@ -236,7 +200,7 @@ def rotate(
     a minute.
     """
     made = None if drop_old else fresh_secret()
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         rule = existing_rule(bucket, name)
         if destination_text(rule.to).startswith(("queue:", "watcher")):
             raise Invalid(f"rule {name} goes to {destination_text(rule.to)}; only webhooks are signed")
@@ -244,7 +208,7 @@ def rotate(
             after = bucket.rules.change_secrets(name, lambda old: _newest(old) if made is None else rotated(old, made))
         else:
             raise Invalid(f"rule {name} has no signing secret; make one: bucketmq rules rotate {name}")
-    if wants_json(context, as_json):
+    if as_json:
         emit(
             {
                 "rule": name,

@@ -14,7 +14,7 @@ import typer
 from bucketmq.cli.credentials import masked_secrets
 from bucketmq.cli.exits import Code
 from bucketmq.cli.look import read_to_end
-from bucketmq.cli.options import Json, Url, open_bucket, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket
 from bucketmq.cli.output import age, emit, emit_text, plural, say, table
 from bucketmq.client import Bucket
 from bucketmq.deliveries import DeadLetter
@@ -98,19 +98,19 @@ def letters_of(bucket: Bucket, rule: Rule) -> list[DeadLetter]:
     return [letter for letter in Books(bucket).letters() if letter.subscription == rule.subscription]
 
 
-def ls(context: typer.Context, url: Url = None, as_json: Json = False) -> None:
+def ls(url: Url = None, as_json: Json = False) -> None:
     """List the rules: what goes where, and how far each has come.
 
     Ready are the events of the log that a rule has yet to look at; delayed those that failed and are tried again later.
     """
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         rules = sorted(bucket.rules.list(), key=lambda rule: rule.name)
         books = Books(bucket)
         dead = Counter(letter.subscription for letter in books.letters())
     if not rules:
         say("there are no rules yet; make one: bucketmq rules add NAME --filter FILTER --to queue:NAME")
         raise typer.Exit(Code.EMPTY)
-    if wants_json(context, as_json):
+    if as_json:
         for rule in rules:
             emit(_summary(rule, books, dead[rule.subscription]))
         return
@@ -148,9 +148,9 @@ def _summary(rule: Rule, books: Books, dead: int) -> dict[str, Any]:
     }
 
 
-def show(context: typer.Context, name: RuleName, url: Url = None, as_json: Json = False) -> None:
+def show(name: RuleName, url: Url = None, as_json: Json = False) -> None:
     """Show all of a rule: settings, secrets (masked), dead letters, and the last attempts to deliver."""
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         rule = existing_rule(bucket, name)
         secrets = masked_secrets(bucket.rules.secrets(name))
         books = Books(bucket)
@@ -158,7 +158,7 @@ def show(context: typer.Context, name: RuleName, url: Url = None, as_json: Json 
         attempts = recent_attempts(bucket, name)
     explained = filters.explain(filters.parse(rule.filter), body_bytes_max=rule.policy.body_bytes_max)
     summary = _summary(rule, books, len(letters))
-    if wants_json(context, as_json):
+    if as_json:
         letter_rows = [event_letter_row(letter) for letter in letters[:LETTERS_SHOWN]]
         emit(
             {
@@ -270,7 +270,7 @@ def show_letters(letters: list[DeadLetter], *, title: str | None = None) -> None
     table(("id", "kind", "key", "died", "#attempts", "reason"), rows, title=title)
 
 
-def _filter_text(context: typer.Context, url: str | None, name: str | None, given: str | None) -> str:
+def _filter_text(url: str | None, name: str | None, given: str | None) -> str:
     """The filter to try: the one given, or a rule's. Only the latter needs the bucket."""
     if (name is None) == (given is None):
         raise Invalid("name a rule, or give --filter; one of the two")
@@ -278,12 +278,11 @@ def _filter_text(context: typer.Context, url: str | None, name: str | None, give
         filters.parse(given)
         return given
     assert name is not None
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         return existing_rule(bucket, name).filter
 
 
 def test(
-    context: typer.Context,
     name: RuleOrNot = None,
     *,
     key: Annotated[str, typer.Option("--key", metavar="KEY", help="The object to try; it need not be there.")],
@@ -296,10 +295,10 @@ def test(
 
     The object is looked at as it is now. Exit code 0 if it matches, 3 if not.
     """
-    chosen = _filter_text(context, url, name, text)
-    with open_bucket(context, url, probe=False) as bucket:
+    chosen = _filter_text(url, name, text)
+    with open_bucket(url, probe=False) as bucket:
         found = bucket.rules.test(chosen, key, kind=kind)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"filter": chosen, "key": key, **msgspec.to_builtins(found)})
     else:
         _show_tested(found)
@@ -321,13 +320,11 @@ def _show_tested(found: Tested) -> None:
         say("there is no such object now; it was judged by its name alone")
 
 
-def explain(
-    context: typer.Context, name: RuleOrNot = None, text: FilterOption = None, url: Url = None, as_json: Json = False
-) -> None:
+def explain(name: RuleOrNot = None, text: FilterOption = None, url: Url = None, as_json: Json = False) -> None:
     """Show how a filter is understood, and what deciding an event costs."""
-    chosen = _filter_text(context, url, name, text)
+    chosen = _filter_text(url, name, text)
     found = filters.explain(filters.parse(chosen))
-    if wants_json(context, as_json):
+    if as_json:
         emit({"filter": chosen, **msgspec.to_builtins(found)})
         return
     for line in found.tree:
@@ -339,7 +336,6 @@ def explain(
 
 
 def dry_run(
-    context: typer.Context,
     name: RuleOrNot = None,
     *,
     text: FilterOption = None,
@@ -349,10 +345,10 @@ def dry_run(
     as_json: Json = False,
 ) -> None:
     """List what of the live bucket a filter matches. Nothing is sent."""
-    chosen = _filter_text(context, url, name, text)
-    with open_bucket(context, url, probe=False) as bucket:
+    chosen = _filter_text(url, name, text)
+    with open_bucket(url, probe=False) as bucket:
         found = bucket.rules.matching(chosen, prefix, limit=limit)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"filter": chosen, **msgspec.to_builtins(found)})
     else:
         for key in found.keys:

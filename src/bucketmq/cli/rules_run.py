@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 
 from bucketmq.api.times import start_of
-from bucketmq.cli.dead import show_failures
-from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, Url, Yes, open_bucket, wants_json
-from bucketmq.cli.output import ask, emit, emit_text, plural, say
+from bucketmq.cli.dead import show_failures, show_redriven
+from bucketmq.cli.exits import Code, agree
+from bucketmq.cli.options import Json, Url, Yes, open_bucket
+from bucketmq.cli.output import emit, emit_text, plural, say
 from bucketmq.cli.progress import Progress
 from bucketmq.cli.rules_look import RuleName, event_letter_row, existing_rule, letters_of, show_letters
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.client import Bucket
 from bucketmq.deliveries import DeadLetter
 from bucketmq.errors import Invalid
-from bucketmq.events.rule import Rule, ToWatcher
+from bucketmq.events.rule import ToWatcher
 from bucketmq.procedures.queues import EVENTS
 from bucketmq.procedures.rules.notifier import Notifier
 
@@ -29,7 +29,6 @@ _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def run(
-    context: typer.Context,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="These rules; all if left out.")
     ] = None,
@@ -45,12 +44,12 @@ def run(
     """
     log_to_stderr()
     notifiers: list[Notifier] = []
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         chosen = _runnable(bucket, names or [])
         say(f"delivering {', '.join(chosen) or 'nothing yet'}{'' if once else '; stop it with Ctrl-C'}")
         bucket.notify(only=names or None, stop_when_empty=once, started=notifiers.append)
         counts = {each.rule.name: vars(each.counts) for notifier in notifiers for each in notifier.runs()}
-    if wants_json(context, as_json):
+    if as_json:
         emit({"rules": counts})
         return
     for name, each in counts.items():
@@ -86,7 +85,6 @@ def moment(text: str | None) -> float | None:
 
 
 def replay(
-    context: typer.Context,
     name: RuleName,
     *,
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="One object, as it is now.")] = None,
@@ -107,7 +105,7 @@ def replay(
 
     With --key or --prefix, one event for each object that is there now. With --since, what happened then.
     """
-    with open_bucket(context, url) as bucket, Progress(f"replaying to {name}") as progress:
+    with open_bucket(url) as bucket, Progress(f"replaying to {name}") as progress:
         existing_rule(bucket, name)
         found = bucket.rules.replay(
             name,
@@ -119,7 +117,7 @@ def replay(
             since=moment(since),
             until=moment(until),
         )
-    if wants_json(context, as_json):
+    if as_json:
         emit({"rule": name, "dry_run": dry_run, **msgspec.to_builtins(found)})
     else:
         verb = "would be given" if dry_run else "was given"
@@ -129,7 +127,6 @@ def replay(
 
 
 def dead(
-    context: typer.Context,
     name: RuleName,
     *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
@@ -138,9 +135,9 @@ def dead(
     as_json: Json = False,
 ) -> None:
     """List a rule's dead letters, oldest first, with what went wrong."""
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         found = letters_of(bucket, existing_rule(bucket, name))
-    if wants_json(context, as_json):
+    if as_json:
         for letter in found[:limit]:
             emit(event_letter_row(letter))
     elif full:
@@ -163,7 +160,6 @@ def _show_full(letter: DeadLetter) -> None:
 
 
 def redrive(
-    context: typer.Context,
     name: RuleName,
     *,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; may be repeated.")] = None,
@@ -174,28 +170,16 @@ def redrive(
     as_json: Json = False,
 ) -> None:
     """Send a rule's dead letters again, after asking. Those of other rules stay where they are."""
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         rule = existing_rule(bucket, name)
         chosen = [each for each in letters_of(bucket, rule) if ids is None or each.id in ids]
         count = len(chosen) if limit is None else min(len(chosen), limit)
         redriven = 0
         if count and not dry_run:
-            if not ask(f"Send {plural(count, 'dead letter')} of rule {name} again?", yes=yes):
-                say("nothing was changed")
-                raise typer.Exit(Code.ERROR)
-            redriven = _redrive(bucket, rule, ids, limit)
-    if wants_json(context, as_json):
-        emit({"rule": name, "matched": count, "redriven": redriven})
-    elif dry_run:
-        say(f"{plural(count, 'dead letter')} would be sent again")
-    else:
-        say(f"{plural(redriven, 'dead letter')} sent again" if count else f"no dead letter of {name} matches")
-    if not count:
-        raise typer.Exit(Code.EMPTY)
-
-
-def _redrive(bucket: Bucket, rule: Rule, ids: list[str] | None, limit: int | None) -> int:
-    options: dict[str, Any] = {"ids": ids, "limit": limit}
-    letters = bucket.existing_queue(EVENTS).dead_letters
-    # By the subscription, not the name: letters of an earlier rule of this name have nobody left to go to.
-    return letters.redrive(where=lambda letter: letter.subscription == rule.subscription, **options).redriven
+            agree(f"Send {plural(count, 'dead letter')} of rule {name} again?", yes=yes)
+            mine = rule.subscription
+            letters = bucket.existing_queue(EVENTS).dead_letters
+            # By the subscription, not the name: letters of an earlier rule of this name have nobody left to go to.
+            done = letters.redrive(where=lambda letter: letter.subscription == mine, ids=ids, limit=limit)
+            redriven = done.redriven
+    show_redriven({"rule": name}, name, count, redriven, dry_run=dry_run, as_json=as_json)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 import typer
 
-from bucketmq.cli.options import Json, QueueName, Url, open_bucket, wants_json
+from bucketmq.cli.options import Json, QueueName, Url, open_bucket
 from bucketmq.cli.output import emit, emit_text, plural, say
 from bucketmq.client import Queue
 from bucketmq.errors import Invalid
@@ -26,7 +26,6 @@ STDIN = "-"
 
 
 def send(
-    context: typer.Context,
     queue: QueueName,
     body: Annotated[str | None, typer.Argument(metavar="[BODY]", help="JSON; '-' reads standard input.")] = None,
     *,
@@ -51,13 +50,13 @@ def send(
     if lines and (dedup_key is not None or raw):
         raise Invalid("--lines cannot be combined with --dedup-key or --bytes; send those one by one")
     how: dict[str, Any] = {"key": key, "headers": _headers(header), "delay_seconds": delay, "at": _time(at)}
-    with open_bucket(context, url) as bucket, _input(body, file) as source:
+    with open_bucket(url) as bucket, _input(body, file) as source:
         to = bucket.queue(queue)
         if lines:
-            _send_lines(to, source, how, text=text, as_json=wants_json(context, as_json))
+            _send_lines(to, source, how, text=text, as_json=as_json)
             return
         answer = to.send(_body(source.read(), text=text, raw=raw), dedup_key=dedup_key, **how)
-    if wants_json(context, as_json):
+    if as_json:
         emit(answer)
         return
     emit_text(answer.id)

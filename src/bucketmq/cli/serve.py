@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -15,11 +14,12 @@ from urllib.parse import urlsplit
 import typer
 
 from bucketmq import aio
+from bucketmq.cli.agent import needs_server, run_agent
 from bucketmq.cli.figures import OtlpOption
-from bucketmq.cli.options import PROBE_VARIABLE, Json, Url, the_url, wants_json
+from bucketmq.cli.options import Json, Url, the_url
 from bucketmq.cli.output import LogLines, emit, flush, say
 from bucketmq.cli.tokens import gate_settings
-from bucketmq.errors import Invalid, Unsupported
+from bucketmq.errors import Invalid
 from bucketmq.server.people import TOKENS_VARIABLE
 
 if TYPE_CHECKING:
@@ -28,26 +28,12 @@ if TYPE_CHECKING:
     from bucketmq.server.access import Access
     from bucketmq.server.gate import GateSettings
     from bucketmq.server.pubsub import Push
-    from bucketmq.server.settings import ServerSettings
 
 TOKEN_VARIABLE = "BUCKETMQ_TOKEN"
 BASIC_VARIABLE = "BUCKETMQ_BASIC"
 SIGNING_VARIABLE = "BUCKETMQ_SIGNING_SECRET"
 
 ANY_BUCKET = "*"
-
-NEEDED = (
-    "cryptography",
-    "fastapi",
-    "fastapi_offline",
-    "httpcore2",
-    "itsdangerous",
-    "jwt",
-    "prometheus_client",
-    "starlette",
-    "uvicorn",
-    "watchfiles",
-)
 
 TrustedProxy = Annotated[
     list[str] | None,
@@ -56,7 +42,6 @@ TrustedProxy = Annotated[
 
 
 def serve(
-    context: typer.Context,
     place: Annotated[str | None, typer.Argument(metavar="[URL]", help="The bucket; else --url.")] = None,
     *,
     host: Annotated[str, typer.Option(help="Where to listen. 0.0.0.0 is everywhere.")] = "127.0.0.1",
@@ -126,10 +111,11 @@ def serve(
     Others on this machine can read a command line: better keep secrets in variables or files.
     /docs shows the API, /metrics is for Prometheus. SIGTERM and Ctrl-C finish what is in hand.
     """
-    wanted = the_url(context, place or url)
-    _log_to_stderr(as_json=wants_json(context, as_json))
-    try:
+    wanted = the_url(place or url)
+    _log_to_stderr(as_json=as_json)
+    with needs_server():
         from bucketmq.server.access import make_access
+        from bucketmq.server.run import check_host
         from bucketmq.server.settings import ServerSettings, check_settings
 
         access = make_access(
@@ -162,44 +148,25 @@ def serve(
                 https=https,
                 trusted_proxies=trusted_proxy or [],
             )
-        asyncio.run(_serve(wanted, settings, host, port, page, otlp=otlp, as_json=wants_json(context, as_json)))
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in NEEDED:
-            raise
-        raise Unsupported(f"serving needs the package {error.name}; run: pip install 'bucketmq[server]'") from None
-
-
-async def _serve(
-    url: str,
-    settings: ServerSettings,
-    host: str,
-    port: int,
-    page: GateSettings | None,
-    *,
-    otlp: str | None,
-    as_json: bool,
-) -> None:
-    from bucketmq.server.run import check_host
-    from bucketmq.server.run import serve as run_server
+        check_host(settings, host)
 
     def listening(address: str) -> None:
         if as_json:
             emit({"url": address, "pid": os.getpid()})
         say(f"listening on {address}: notifications go to {address}/events/SOURCE; stop it with Ctrl-C")
-        say(_who(settings.access))
+        say(_who(access))
         if page is not None:
             say(f"the dashboard is open at {address}/ for people with one of its tokens")
         warn_plain_http(host, settings.trusted_proxies)
         flush()
 
-    check_host(settings, host)
-    probe = os.environ.get(PROBE_VARIABLE, "on").lower() not in ("off", "0", "false", "no")
-    bucket = aio.connect(url, probe=probe)
-    try:
+    async def work(bucket: aio.Bucket) -> None:
+        from bucketmq.server.run import serve as run_server
+
         beside = _page(bucket, page)
         await run_server(bucket, settings, host=host, port=port, listening=listening, beside=beside, otlp=otlp)
-    finally:
-        await bucket.close()
+
+    run_agent(wanted, work)
 
 
 def _page(bucket: aio.Bucket, settings: GateSettings | None) -> FastAPI | None:

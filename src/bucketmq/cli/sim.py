@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.options import Json
 from bucketmq.cli.output import emit, emit_text, errors, say
 from bucketmq.errors import Unsupported
 
@@ -21,7 +21,6 @@ DONE = re.compile(r"(\d+) seeds\b")
 
 
 def sim(
-    context: typer.Context,
     *,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Replay this one seed.")] = None,
     seeds: Annotated[int, typer.Option(metavar="N", min=1, help="How many seeds to run.")] = 1_000,
@@ -40,9 +39,8 @@ def sim(
         from bucketmq.testing.simulation import BUS, QUEUES, main_run
     except ImportError as error:
         raise _missing("test", error) from error
-    show_json = wants_json(context, as_json)
     # With --trace the trace is the data.
-    with nullcontext(emit_text) if trace and not show_json else _progress(1 if seed is not None else seeds) as progress:
+    with nullcontext(emit_text) if trace and not as_json else _progress(1 if seed is not None else seeds) as progress:
         result: dict[str, Any] = main_run(
             seed=seed,
             seeds=seeds,
@@ -53,7 +51,7 @@ def sim(
             progress=progress,
             kit=BUS if bus else QUEUES,
         )
-    if show_json:
+    if as_json:
         emit(result)
     else:
         _show(result)

@@ -10,14 +10,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, QueueName, Url, Yes, the_url, wants_json
-from bucketmq.cli.output import ask, emit, plural, say
+from bucketmq.cli.exits import agree
+from bucketmq.cli.options import Json, QueueName, Url, Yes, the_url
+from bucketmq.cli.output import emit, plural, say
 from bucketmq.errors import Invalid
 
 
 def forget(
-    context: typer.Context,
     queue: QueueName,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The reader, as stats shows it, or the transaction.")],
     *,
@@ -35,14 +34,12 @@ def forget(
     """
     from bucketmq.spark.upkeep import readers
 
-    place = the_url(context, url), queue, name
-    known: msgspec.Struct = readers.find_transaction(*place) if txn else readers.find(*place)
+    place = the_url(url), queue, name
+    readers.find(*place, txn=txn)  # or there is nothing to ask about
     what = "what was published by" if txn else "the reader"
-    if not ask(f"Forget {what} {name} of {queue}?", yes=yes):
-        say("nothing was changed")
-        raise typer.Exit(Code.ERROR)
-    known = readers.forget_transaction(*place) if txn else readers.forget(*place)
-    if wants_json(context, as_json):
+    agree(f"Forget {what} {name} of {queue}?", yes=yes)
+    known = readers.forget(*place, txn=txn)
+    if as_json:
         emit(
             {
                 "queue": queue,
@@ -55,22 +52,21 @@ def forget(
         say(f"forgot {what} {name}")
 
 
-def orphans(context: typer.Context, queue: QueueName, url: Url = None, as_json: Json = False) -> None:
+def orphans(queue: QueueName, url: Url = None, as_json: Json = False) -> None:
     """Delete what failed writes left behind: parts older than a day that nothing names.
 
     Trimming does this by itself, once a day.
     """
     from bucketmq.spark.upkeep import orphans as spark_orphans
 
-    removed = spark_orphans.remove(the_url(context, url), queue)
-    if wants_json(context, as_json):
+    removed = spark_orphans.remove(the_url(url), queue)
+    if as_json:
         emit({"queue": queue, "removed": removed})
     else:
         say(f"removed {plural(removed, 'orphan')}")
 
 
 def restore_checkpoint(
-    context: typer.Context,
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The new checkpoint; must be empty or not there.")],
     *,
     queue: Annotated[
@@ -96,13 +92,13 @@ def restore_checkpoint(
 
     if (txn is None) == (reader is None):
         raise Invalid("give --txn or --reader, one of them")
-    place = the_url(context, url)
+    place = the_url(url)
     if txn is not None:
         restored = restore.restore_checkpoint(place, queue, txn, folder)
     else:
         assert reader is not None
         restored = restore.restore_from_reader(place, queue, reader, folder, batch=batch)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"checkpoint": folder, **msgspec.to_builtins(restored)})
         return
     for name, offsets in restored.offsets.items():

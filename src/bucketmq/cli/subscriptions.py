@@ -7,19 +7,19 @@ from typing import Annotated
 import msgspec
 import typer
 
-from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, QueueName, Url, Yes, existing_queue, open_bucket, wants_json
-from bucketmq.cli.output import age, ask, emit, plural, say, table
+from bucketmq.cli.exits import Code, agree
+from bucketmq.cli.options import Json, QueueName, Url, Yes, existing_queue, open_bucket
+from bucketmq.cli.output import age, emit, plural, say, table
 
 
-def ls(context: typer.Context, queue: QueueName, url: Url = None, as_json: Json = False) -> None:
+def ls(queue: QueueName, url: Url = None, as_json: Json = False) -> None:
     """List a queue's subscriptions: how far each has come, and when it was last read.
 
     Messages are kept until every subscription has settled them. Remove one that nobody reads any more.
     """
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         found = existing_queue(bucket, queue).subscriptions()
-    if wants_json(context, as_json):
+    if as_json:
         for each in found:
             emit({"queue": queue, **msgspec.to_builtins(each)})
     elif found:
@@ -46,7 +46,6 @@ def ls(context: typer.Context, queue: QueueName, url: Url = None, as_json: Json 
 
 
 def rm(
-    context: typer.Context,
     queue: QueueName,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.")],
     *,
@@ -59,15 +58,13 @@ def rm(
 
     Stop its workers first: one that goes on reading makes the subscription again, from the oldest message that is kept.
     """
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         found = existing_queue(bucket, queue)
         count = next((each.depth for each in found.subscriptions() if each.name == name), 0)
         unsettled = f" with {plural(count, 'message')} it has not settled" if count else ""
-        if not ask(f"Remove subscription {name} of {queue}{unsettled}?", yes=yes):
-            say("nothing was changed")
-            raise typer.Exit(Code.ERROR)
+        agree(f"Remove subscription {name} of {queue}{unsettled}?", yes=yes)
         found.remove_subscription(name, force=force)
-    if wants_json(context, as_json):
+    if as_json:
         emit({"queue": queue, "subscription": name, "unsettled": count})
     else:
         say(f"removed subscription {name} of {queue}{unsettled}")

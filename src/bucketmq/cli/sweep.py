@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
 
-from bucketmq.cli.options import Json, Url, open_bucket, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket
 from bucketmq.cli.output import emit, flush, plural, say
 from bucketmq.cli.progress import Progress, rate
 from bucketmq.client import Bucket
 from bucketmq.engines.signals import StopOnSignal
 from bucketmq.errors import Unavailable
 from bucketmq.procedures.objects.sweep import Swept
-
-
-class First(StrEnum):
-    """What a sweep that has no inventory yet does with what is there."""
-
-    EXISTING = "existing"
-    BASELINE = "baseline"
 
 
 class Stop(threading.Event):
@@ -33,12 +25,12 @@ class Stop(threading.Event):
 
 
 def sweep(
-    context: typer.Context,
     *,
     prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Only keys below it; it ends with '/'.")] = "",
     first: Annotated[
-        First, typer.Option(help="The first sweep: events for what exists, or only a baseline.")
-    ] = First.EXISTING,
+        Literal["existing", "baseline"],
+        typer.Option(help="The first sweep: events for what exists, or only a baseline."),
+    ] = "existing",
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The inventory to compare with; named after the prefix.")
     ] = None,
@@ -52,13 +44,12 @@ def sweep(
 
     It goes on where a sweep that was interrupted stopped. Several may run at once.
     """
-    show_json = wants_json(context, as_json)
     stop = Stop()
-    with open_bucket(context, url) as bucket, StopOnSignal(active=every is not None) as signals:
+    with open_bucket(url) as bucket, StopOnSignal(active=every is not None) as signals:
         signals.watch(stop)
         while True:
             try:
-                _sweep_once(bucket, {"prefix": prefix, "baseline": first is First.BASELINE, "name": name}, show_json)
+                _sweep_once(bucket, {"prefix": prefix, "baseline": first == "baseline", "name": name}, as_json)
             except Unavailable as error:
                 if every is None:
                     raise

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, Url, Yes, open_bucket, wants_json
-from bucketmq.cli.output import ask, emit, emit_text, plural, say, table
+from bucketmq.cli.exits import Code, agree
+from bucketmq.cli.options import Json, Url, Yes, open_bucket
+from bucketmq.cli.output import emit, emit_text, plural, say, table
 from bucketmq.client import Bucket
 from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.procedures.tables.files import read_schema
@@ -16,11 +16,11 @@ from bucketmq.procedures.tables.files import read_schema
 TableName = Annotated[str, typer.Argument(metavar="NAME", help="The table's name; see: bucketmq tables ls.")]
 
 
-def ls(context: typer.Context, url: Url = None, as_json: Json = False) -> None:
+def ls(url: Url = None, as_json: Json = False) -> None:
     """List the tables: how many rows each has, in how many files, and its version, which grows with every commit."""
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         found = [_row(bucket, name) for name in bucket.tables()]
-    if wants_json(context, as_json):
+    if as_json:
         for row in found:
             emit(row)
     elif found:
@@ -47,7 +47,6 @@ def _row(bucket: Bucket, name: str) -> dict[str, Any]:
 
 
 def show(
-    context: typer.Context,
     name: TableName,
     *,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, max=10_000, help="Rows to show.")] = 10,
@@ -56,7 +55,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a table: its columns, what tells its rows apart, and some rows. With --json, rows as they are."""
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         opened = bucket.table(name)
         here = opened.snapshot()
         shape = here.head.shape
@@ -64,7 +63,7 @@ def show(
         values = None if group is None else [_value(group, schema, shape.by)]
         groups, keys = (values, None) if shape.group is not None else (None, values)
         rows = opened.read(at=here, groups=groups, keys=keys).slice(0, limit).to_pylist() if limit else []
-    if wants_json(context, as_json):
+    if as_json:
         for row in rows:
             emit(row)
         return
@@ -96,15 +95,13 @@ def _cell(value: Any) -> str:
     return text if len(text) <= CELL_CHARS_MAX else f"{text[: CELL_CHARS_MAX - 1]}…"
 
 
-def rm(context: typer.Context, name: TableName, *, yes: Yes = False, url: Url = None, as_json: Json = False) -> None:
+def rm(name: TableName, *, yes: Yes = False, url: Url = None, as_json: Json = False) -> None:
     """Remove a table with all its rows, after asking. There is no way back. A later commit creates it again."""
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         rows = bucket.table(name).snapshot().rows
-        if not ask(f"Remove table {name} with {plural(rows, 'row')}?", yes=yes):
-            say("nothing was changed")
-            raise typer.Exit(Code.ERROR)
+        agree(f"Remove table {name} with {plural(rows, 'row')}?", yes=yes)
         bucket.table(name).drop()
-    if wants_json(context, as_json):
+    if as_json:
         emit({"table": name, "rows": rows})
     else:
         say(f"removed table {name} with {plural(rows, 'row')}")

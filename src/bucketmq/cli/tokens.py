@@ -32,8 +32,6 @@ def warn_of_plain_http(host: str, *, https: bool) -> None:
     from bucketmq.server.access import is_loopback
 
     if not https and not is_loopback(host):
-        from bucketmq.cli.output import say  # not cheap, and applications import this module
-
         say("WITHOUT HTTPS: everybody on the way can read tokens; put a proxy in front and give --https")
 
 

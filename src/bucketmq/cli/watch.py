@@ -17,7 +17,7 @@ import typer
 from bucketmq import aio, outcomes
 from bucketmq.api.watching import Watcher
 from bucketmq.changes import ChangeData
-from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.options import Json
 from bucketmq.cli.output import emit, emit_text, flush, plural, say
 from bucketmq.cli.worker import import_here, log_to_stderr
 from bucketmq.client import Bucket
@@ -28,7 +28,6 @@ from bucketmq.rulebook import is_async
 
 
 def watch(
-    context: typer.Context,
     where: Annotated[
         str, typer.Argument(metavar="MODULE:BUCKET", help="The bucket in a module; MODULE alone if it has one.")
     ],
@@ -49,7 +48,7 @@ def watch(
     chosen = bucket.watchers.chosen(names or None)
     if not chosen:
         raise Invalid(f"{where} has no handlers; register one with @bucket.watch(FILTER)")
-    lines = Lines(as_json=wants_json(context, as_json))
+    lines = Lines(as_json=as_json)
     for name, watcher in chosen.items():
         bucket.watchers.by_name[name] = msgspec.structs.replace(watcher, handler=lines.telling(watcher))
     for watcher in chosen.values():

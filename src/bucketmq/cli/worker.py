@@ -31,7 +31,7 @@ from bucketmq.cli.figures import (
     reported,
     shown,
 )
-from bucketmq.cli.options import Json, Url, existing_queue, open_bucket, wants_json
+from bucketmq.cli.options import Json, Url, existing_queue, open_bucket
 from bucketmq.cli.output import LogLines, emit, plural, say, say_lines
 from bucketmq.cli.queues import Provider
 from bucketmq.cli.stats_show import bill
@@ -48,7 +48,6 @@ WRITES_MIN = 20
 
 
 def worker(
-    context: typer.Context,
     handler: Annotated[str, typer.Argument(metavar="MODULE:HANDLER", help="The function to call for each delivery.")],
     *,
     queue: Annotated[str | None, typer.Option(metavar="NAME", help="Where to receive, for a plain function.")] = None,
@@ -95,13 +94,13 @@ def worker(
     elif queue is None:
         raise Invalid(f"{handler} is a plain function; say where to receive with --queue, or decorate it")
     else:
-        with open_bucket(context, url) as bucket:
+        with open_bucket(url) as bucket:
             found = existing_queue(bucket, queue)
             say(f"worker for {queue}: {handler}, {plural(concurrency, 'handler')} at a time; stop it with Ctrl-C")
             with told(bucket, queue):
                 found.run(tally.counting(function), **options)
             requests = bucket.requests
-    _report(tally, requests, provider, as_json=wants_json(context, as_json))
+    _report(tally, requests, provider, as_json=as_json)
     if stop_when_empty and tally.failing:
         raise typer.Exit(Code.ERROR)
 

@@ -14,7 +14,7 @@ from cli.ran import Cli, Ran
 
 from apps.conftest import bucket, cli, environment, folder, url
 from bucketmq.apps import registry
-from bucketmq.cli.examples import EXAMPLES
+from bucketmq.cli.group import EXAMPLES
 
 __all__ = ["bucket", "cli", "environment", "folder", "url"]
 

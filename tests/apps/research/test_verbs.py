@@ -14,7 +14,7 @@ import bucketmq
 from bucketmq.apps.research import study
 from bucketmq.apps.research.cli import GROUP
 from bucketmq.apps.research.plan import read_plan, with_version
-from bucketmq.cli.examples import EXAMPLES
+from bucketmq.cli.group import EXAMPLES
 
 from .studies import work_off
 from .test_study import RANGE

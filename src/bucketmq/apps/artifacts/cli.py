@@ -16,7 +16,7 @@ import typer
 
 from bucketmq.apps.artifacts.settings import KEY_VARIABLE, TRUST_VARIABLE, ArtifactsSettings, plan_of, read_pin
 from bucketmq.cli.group import Group
-from bucketmq.cli.options import Json, Url, open_bucket, the_url, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket, the_url
 from bucketmq.cli.output import emit, emit_text, plural, say, table
 from bucketmq.client import Bucket
 from bucketmq.errors import Invalid
@@ -40,7 +40,6 @@ Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for
 
 
 def keygen(
-    context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="FILE", help="Where the private key goes; must not exist.")],
     *,
     owner: Annotated[str, typer.Option(metavar="NAME", help="The name of its holder in histories.")] = "",
@@ -52,7 +51,7 @@ def keygen(
     made = make_key(path)
     name = owner or path.stem
     row = {"owner": name, "public": public_text(made), "id": made.id, "file": str(path)}
-    if wants_json(context, as_json):
+    if as_json:
         emit(row)
         return
     emit_text("[[keys]]")
@@ -63,7 +62,6 @@ def keygen(
 
 
 def trust(
-    context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="FILE", help="Keys and environments, as TOML.")],
     *,
     key: KeyOption = None,
@@ -81,13 +79,13 @@ def trust(
     from bucketmq.apps.artifacts.machine import write
     from bucketmq.apps.artifacts.trusting import publish_trust, read_file
 
-    the_url(context, url)
+    the_url(url)
     wanted, signing = read_file(path), _keys(key)
     before = pin.read_bytes() if pin.exists() else None
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         made, body = bucket.run(publish_trust(bucket.api, wanted, signing, before))
     write(pin, body)
-    if wants_json(context, as_json):
+    if as_json:
         emit(msgspec.to_builtins(made))
         return
     table(
@@ -97,7 +95,6 @@ def trust(
 
 
 def publish(
-    context: typer.Context,
     name: Name,
     version: VersionOf,
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, and folders with what is below them.")],
@@ -116,15 +113,15 @@ def publish(
     """
     from bucketmq.apps.artifacts import publish as publishing
 
-    the_url(context, url)
+    the_url(url)
     signing, sources = _keys(key), publishing.sources_of(paths)
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         made = bucket.run(
             publishing.publish(
                 bucket.api, name, version, sources, signing, builder=builder, commit=commit, source=source, run=run
             )
         )
-    if wants_json(context, as_json):
+    if as_json:
         emit({"name": name, "version": version, "digest": made.digest, "new": made.new, "files": len(sources)})
         return
     emit_text(f"{name} {version} {made.digest}")
@@ -133,7 +130,6 @@ def publish(
 
 
 def sign(
-    context: typer.Context,
     name: Name,
     version: VersionOf,
     *,
@@ -144,18 +140,17 @@ def sign(
     """Add your signature to a version, where more than one key must sign."""
     from bucketmq.apps.artifacts import publish as publishing
 
-    the_url(context, url)
+    the_url(url)
     (signing, *_) = _keys(key)
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         new = bucket.run(publishing.sign(bucket.api, name, version, signing))
-    if wants_json(context, as_json):
+    if as_json:
         emit({"name": name, "version": version, "key": signing.id, "new": new})
         return
     say(f"{name} {version} is signed by this key{'' if new else ' already'}")
 
 
 def verify(
-    context: typer.Context,
     name: Name,
     version: VersionOf,
     *,
@@ -167,9 +162,9 @@ def verify(
     """Check every byte of a version against what trusted keys have signed."""
     from bucketmq.apps.artifacts import verify as verifying
 
-    with _believing(context, url, trust) as (bucket, trusted):
+    with _believing(url, trust) as (bucket, trusted):
         found = bucket.run(verifying.verify(bucket.api, trusted, name, version, environment=env))
-    if wants_json(context, as_json):
+    if as_json:
         emit(msgspec.to_builtins(found))
         return
     emit_text(f"{name} {version} {found.digest}")
@@ -177,7 +172,6 @@ def verify(
 
 
 def promote(
-    context: typer.Context,
     name: Name,
     version: VersionOf,
     *,
@@ -191,14 +185,13 @@ def promote(
     """Copy a version to an environment, check the copies, and make it current there, if its gate is open."""
     from bucketmq.apps.artifacts import promotion
 
-    with _believing(context, url, trust) as (bucket, trusted):
+    with _believing(url, trust) as (bucket, trusted):
         promoter = promotion.Promoter(_keys(key), why=why)
         done = bucket.run(promotion.promote(bucket.api, trusted, name, version, env, promoter=promoter))
-    _tell_pointer(context, done, as_json=as_json)
+    _tell_pointer(done, as_json=as_json)
 
 
 def approve(
-    context: typer.Context,
     name: Name,
     version: VersionOf,
     *,
@@ -211,17 +204,16 @@ def approve(
     """Say that a version may go to an environment. It holds for exactly these bytes."""
     from bucketmq.apps.artifacts import promotion
 
-    with _believing(context, url, trust) as (bucket, trusted):
+    with _believing(url, trust) as (bucket, trusted):
         (signing, *_) = _keys(key)
         said = bucket.run(promotion.approve(bucket.api, trusted, name, version, env, signing=signing))
-    if wants_json(context, as_json):
+    if as_json:
         emit(msgspec.to_builtins(said))
         return
     emit_text(f"{name} {version} {said.digest} approved for {env}")
 
 
 def rollback(
-    context: typer.Context,
     name: Name,
     *,
     env: EnvOption,
@@ -235,14 +227,13 @@ def rollback(
     """Go back to what was current before. It is verified again, and the counter goes on."""
     from bucketmq.apps.artifacts import promotion
 
-    with _believing(context, url, trust) as (bucket, trusted):
+    with _believing(url, trust) as (bucket, trusted):
         promoter = promotion.Promoter(_keys(key), why=why)
         done = bucket.run(promotion.rollback(bucket.api, trusted, name, env, promoter=promoter, to=to))
-    _tell_pointer(context, done, as_json=as_json)
+    _tell_pointer(done, as_json=as_json)
 
 
 def refresh(
-    context: typer.Context,
     name: Name,
     *,
     env: EnvOption,
@@ -254,14 +245,13 @@ def refresh(
     """Renew the pointer to what is current before it expires: agents refuse an expired one."""
     from bucketmq.apps.artifacts import promotion
 
-    with _believing(context, url, trust) as (bucket, trusted):
+    with _believing(url, trust) as (bucket, trusted):
         promoter = promotion.Promoter(_keys(key))
         done = bucket.run(promotion.refresh(bucket.api, trusted, name, env, promoter=promoter))
-    _tell_pointer(context, done, as_json=as_json)
+    _tell_pointer(done, as_json=as_json)
 
 
 def status(
-    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="One artifact alone.")] = "",
     *,
     trust: TrustOption = "",
@@ -271,9 +261,9 @@ def status(
     """What is current where, since when and by whom, and what the agents say of it."""
     from bucketmq.apps.artifacts.overview import cell_row, overview
 
-    with _believing(context, url, trust, probe=False) as (bucket, trusted):
+    with _believing(url, trust, probe=False) as (bucket, trusted):
         cells = bucket.run(overview(bucket.api, trusted, name=name))
-    if wants_json(context, as_json):
+    if as_json:
         for cell in cells:
             emit(cell_row(cell))
         return
@@ -291,7 +281,6 @@ def status(
 
 
 def history(
-    context: typer.Context,
     name: Name,
     *,
     env: Annotated[str, typer.Option("--env", metavar="ENVIRONMENT", help="One environment alone.")] = "",
@@ -302,7 +291,7 @@ def history(
     """Who promoted what when, and went back why. The newest first."""
     from bucketmq.apps.artifacts.overview import overview
 
-    with _believing(context, url, trust, probe=False) as (bucket, trusted):
+    with _believing(url, trust, probe=False) as (bucket, trusted):
         cells = bucket.run(overview(bucket.api, trusted, name=name))
     for cell in cells:
         if cell.problem:
@@ -314,7 +303,7 @@ def history(
         for state in (cell.current, *cell.past)
     ]
     lines.sort(key=lambda line: line["at"], reverse=True)
-    if wants_json(context, as_json):
+    if as_json:
         for line in lines:
             emit(line)
         return
@@ -326,7 +315,6 @@ def history(
 
 
 def diff(
-    context: typer.Context,
     name: Name,
     before: Annotated[str, typer.Argument(metavar="VERSION", help="The older version.")],
     after: Annotated[str, typer.Argument(metavar="VERSION", help="The newer one.")],
@@ -337,9 +325,9 @@ def diff(
     """How two versions differ, by their manifests: files and where they come from."""
     from bucketmq.apps.artifacts.overview import difference
 
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         _, _, found = bucket.run(difference(bucket.api, name, before, after))
-    if wants_json(context, as_json):
+    if as_json:
         emit(msgspec.to_builtins(found))
         return
     for what, (old, new) in found.fields.items():
@@ -354,7 +342,6 @@ def diff(
 
 
 def deploy(
-    context: typer.Context,
     *,
     env: EnvOption,
     folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where releases go.")] = Path("deployed"),
@@ -379,7 +366,7 @@ def deploy(
     from bucketmq.apps.artifacts.deploy import Deployer
 
     settings = ArtifactsSettings(
-        url=the_url(context, url),
+        url=the_url(url),
         environment=env,
         folder=str(folder),
         agent=agent,
@@ -393,14 +380,14 @@ def deploy(
         health_seconds=health_seconds,
     )
     (signing, *_) = _keys(key)
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         deployer = Deployer(
             bucket.api, bucket.run, plan_of(settings), pin=read_pin(_trust_path(trust)), signing=signing
         )
         deployer.check()
         reports = deployer.look_at_all()
     for each in reports:
-        if wants_json(context, as_json):
+        if as_json:
             emit(msgspec.to_builtins(each))
         else:
             emit_text(f"{each.name} {each.version} in {each.environment}: {each.state} {each.why}".rstrip())
@@ -411,15 +398,13 @@ def deploy(
 
 
 @contextlib.contextmanager
-def _believing(
-    context: typer.Context, url: str | None, trust: str, *, probe: bool = True
-) -> Iterator[tuple[Bucket, Trust]]:
+def _believing(url: str | None, trust: str, *, probe: bool = True) -> Iterator[tuple[Bucket, Trust]]:
     """The bucket, and whom to believe there."""
     from bucketmq.apps.artifacts.verify import newest_trust
 
-    the_url(context, url)
+    the_url(url)
     pin = read_pin(_trust_path(trust))
-    with open_bucket(context, url, probe=probe) as bucket:
+    with open_bucket(url, probe=probe) as bucket:
         trusted, _ = bucket.run(newest_trust(bucket.api, pin))
         yield bucket, trusted
 
@@ -438,10 +423,10 @@ def _keys(given: list[Path] | None) -> tuple[SigningKey, ...]:
     return tuple(load_key(each) for each in paths)
 
 
-def _tell_pointer(context: typer.Context, done: Promoted, *, as_json: bool) -> None:
+def _tell_pointer(done: Promoted, *, as_json: bool) -> None:
     pointer = done.pointer
     now = pointer.current
-    if wants_json(context, as_json):
+    if as_json:
         row: dict[str, Any] = msgspec.to_builtins(pointer)
         row.pop("past", None)
         emit({**row, "new": done.new})

@@ -27,7 +27,7 @@ from bucketmq.apps.artifacts.promotion import Promoter
 from bucketmq.apps.artifacts.refusals import Gated, Untrusted
 from bucketmq.apps.artifacts.settings import KEY_VARIABLE, TRUST_VARIABLE
 from bucketmq.cli.exits import end
-from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.options import Json
 from bucketmq.cli.output import emit, emit_text, flush
 from bucketmq.client import Bucket, connect
 from bucketmq.crew import Crew, Scene, free_port
@@ -48,7 +48,6 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def demo(
-    context: typer.Context,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the agents and the page running until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -57,10 +56,9 @@ def demo(
     Needs no account and no server, and ends by itself in under a minute; exits with 1 if a step did not come out as it
     must. Its folder goes with it, unless something failed.
     """
-    shows_json = wants_json(context, as_json)
 
     def tell(step: Step) -> None:
-        if shows_json:
+        if as_json:
             emit(step)
         else:
             emit_text(f"{step.seconds:5.1f} s  {'' if step.good else 'WRONG: '}{step.text}")
@@ -68,7 +66,7 @@ def demo(
 
     with Scene("artifacts") as scene, Show(scene.folder, tell) as show:
         scene.good = all(each.good for each in show.run())
-        if shows_json:
+        if as_json:
             emit({"good": scene.good, "page": show.link if keep else show.address})
         else:
             emit_text("")

@@ -11,7 +11,7 @@ import typer
 
 from bucketmq.cli.exits import Code
 from bucketmq.cli.group import Group
-from bucketmq.cli.options import Json, Url, open_bucket, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket
 from bucketmq.cli.output import emit, emit_text, plural, say, table
 from bucketmq.procedures.requests import Procedure
 
@@ -24,7 +24,6 @@ LINE_CHARACTERS = 300
 
 
 def search(
-    context: typer.Context,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in words.")],
     *,
     limit: Limit = 10,
@@ -41,8 +40,8 @@ def search(
 
         found = LanceCopy(lance).search(query, limit=limit, prefix=prefix)
     else:
-        found = _answered(context, url, lambda library: library.search(query, limit=limit, prefix=prefix))
-    if wants_json(context, as_json):
+        found = _answered(url, lambda library: library.search(query, limit=limit, prefix=prefix))
+    if as_json:
         for hit in found.hits:
             emit(msgspec.to_builtins(hit))
     else:
@@ -58,7 +57,6 @@ def search(
 
 
 def why(
-    context: typer.Context,
     chunk: Annotated[str, typer.Argument(metavar="CHUNK", help="A chunk, as search shows it: docs/a.pdf#3.")],
     *,
     query: Annotated[str, typer.Option("--query", "-q", metavar="QUERY", help="Also say how it ranks for this.")] = "",
@@ -66,8 +64,8 @@ def why(
     as_json: Json = False,
 ) -> None:
     """Show a chunk: its place in the source, what stands around it, what it is evidence of."""
-    found = _answered(context, url, lambda library: library.why(chunk, query=query))
-    if wants_json(context, as_json):
+    found = _answered(url, lambda library: library.why(chunk, query=query))
+    if as_json:
         emit(msgspec.to_builtins(found))
         return
     place = found.place
@@ -86,7 +84,6 @@ def why(
 
 
 def graph(
-    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to look around: a name that documents have.")],
     *,
     limit: Limit = 12,
@@ -94,8 +91,8 @@ def graph(
     as_json: Json = False,
 ) -> None:
     """Show what documents say around a name, each line with the chunks that prove it."""
-    found = _answered(context, url, lambda library: library.graph(name, limit=limit))
-    if wants_json(context, as_json):
+    found = _answered(url, lambda library: library.graph(name, limit=limit))
+    if as_json:
         emit(msgspec.to_builtins(found))
         return
     node = found.node
@@ -107,7 +104,6 @@ def graph(
 
 
 def ask(
-    context: typer.Context,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to answer from the documents.")],
     *,
     prefix: Annotated[str, typer.Option(metavar="PREFIX", help="Only from documents with this key prefix.")] = "",
@@ -119,11 +115,11 @@ def ask(
 
     model = _model()
     try:
-        answered = _answered(context, url, lambda library: answers.ask(library, question, model, prefix=prefix))
+        answered = _answered(url, lambda library: answers.ask(library, question, model, prefix=prefix))
     finally:
         if model is not None:
             model.close()
-    if wants_json(context, as_json):
+    if as_json:
         emit(msgspec.to_builtins(answered))
     elif answered.answer is not None:
         emit_text(answered.answer)
@@ -138,16 +134,16 @@ def ask(
         raise typer.Exit(Code.EMPTY)
 
 
-def status(context: typer.Context, *, url: Url = None, as_json: Json = False) -> None:
+def status(*, url: Url = None, as_json: Json = False) -> None:
     """Show how much is indexed, which encoder serves, and which documents could not be read."""
     from bucketmq.apps.documents.encoders import ENCODERS
     from bucketmq.apps.documents.library import Library
     from bucketmq.apps.documents.serving import snapshot_of
 
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         found = bucket.run(Library(bucket.api).overview())
         tables = {name: bucket.run(snapshot_of(bucket.api, name)) for name in ENCODERS}
-    if wants_json(context, as_json):
+    if as_json:
         chunks = {name: at.rows for name, at in tables.items() if at is not None}
         emit({**msgspec.to_builtins(found), "tables": chunks})
         return
@@ -167,7 +163,6 @@ def status(context: typer.Context, *, url: Url = None, as_json: Json = False) ->
 
 
 def switch(
-    context: typer.Context,
     encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="granite, minilm or none.")],
     *,
     force: Annotated[bool, typer.Option("--force", help="Even if documents are missing in its table.")] = False,
@@ -177,16 +172,15 @@ def switch(
     """Search the table of another encoder from now on. Build it first, beside the one that serves."""
     from bucketmq.apps.documents.serving import switch as switched
 
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         done = bucket.run(switched(bucket.api, encoder, force=force))
-    if wants_json(context, as_json):
+    if as_json:
         emit(msgspec.to_builtins(done))
     else:
         emit_text(f"{done.encoder} serves now, with {plural(done.documents, 'document')}; before: {done.before}")
 
 
 def lance(
-    context: typer.Context,
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where the copy lies, or shall lie.")],
     *,
     url: Url = None,
@@ -198,9 +192,9 @@ def lance(
     """
     from bucketmq.apps.documents.lance_copy import update
 
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         done = update(bucket, folder)
-    if wants_json(context, as_json):
+    if as_json:
         emit(msgspec.to_builtins(done))
     else:
         how = "made" if done.rebuilt else "updated"
@@ -208,11 +202,11 @@ def lance(
         emit_text(f"{how}: {came} came or changed, {done.gone:,} went; {chunks} of {done.encoder}")
 
 
-def _answered(context: typer.Context, url: str | None, ask: Callable[[Library], Procedure[Answer]]) -> Answer:
+def _answered(url: str | None, ask: Callable[[Library], Procedure[Answer]]) -> Answer:
     """What the library of the bucket answers."""
     from bucketmq.apps.documents.library import Library
 
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         return bucket.run(ask(Library(bucket.api)))
 
 

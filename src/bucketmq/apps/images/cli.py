@@ -9,7 +9,7 @@ import typer
 from bucketmq.apps.images.places import RAW, STAGES, TABLE
 from bucketmq.cli.exits import Code
 from bucketmq.cli.group import Group
-from bucketmq.cli.options import Json, Url, open_bucket, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket
 from bucketmq.cli.output import emit, emit_text, plural, say, table
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.procedures.queues import EVENTS
@@ -23,7 +23,6 @@ VERDICTS = ("fine", "flagged", "unsure", "unknown")
 
 
 def show(
-    context: typer.Context,
     key: Annotated[str, typer.Argument(metavar="KEY", help="The image: raw/2026/hills.jpg.")],
     *,
     url: Url = None,
@@ -35,12 +34,12 @@ def show(
     """
     from bucketmq.apps.images.table import read_row
 
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         row = bucket.run(read_row(bucket.run(bucket.api.open()), key))
         dead = _dead(bucket, key)
     if row is None and not dead:
         raise NotFound(f"nothing is known of {key!r}; see which images there are: bucketmq images ls")
-    if wants_json(context, as_json):
+    if as_json:
         emit({"key": key, "image": row, "dead_letters": dead})
         return
     for name, value in _shown(row or {}):
@@ -89,7 +88,6 @@ def _dead(bucket: Bucket, key: str) -> list[str]:
 
 
 def ls(
-    context: typer.Context,
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Those with this key prefix.")] = RAW,
     *,
     verdict: Annotated[
@@ -102,7 +100,7 @@ def ls(
     """The images in the table, with verdict and alternative text. With --json every column."""
     if verdict is not None and verdict not in VERDICTS:
         raise Invalid(f"{verdict!r} is not a verdict; write {', '.join(VERDICTS[:-1])} or {VERDICTS[-1]}")
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         try:
             rows = bucket.table(TABLE).read().to_pylist()
         except NotFound:
@@ -112,7 +110,7 @@ def ls(
         for row in sorted(rows, key=lambda row: str(row["key"]))
         if row["key"].startswith(prefix) and (verdict is None or row["verdict"] == verdict)
     ]
-    if wants_json(context, as_json):
+    if as_json:
         for row in found[:limit]:
             emit(row)
     elif found:
@@ -127,16 +125,16 @@ def _cut(text: str) -> str:
     return text if len(text) <= ALT_CHARS_SHOWN else f"{text[:ALT_CHARS_SHOWN]} …"
 
 
-def rebuild(context: typer.Context, *, url: Url = None, as_json: Json = False) -> None:
+def rebuild(*, url: Url = None, as_json: Json = False) -> None:
     """Rebuild every row of the table from what the stages wrote, and delete rows of which nothing is left.
 
     For a table that was lost or restored from a backup: the application keeps it by itself.
     """
     from bucketmq.apps.images.table import rebuild_rows
 
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         made = bucket.run(rebuild_rows(bucket.run(bucket.api.open())))
-    if wants_json(context, as_json):
+    if as_json:
         emit({"images": made})
     else:
         say(f"rebuilt the rows of {plural(made, 'image')}")

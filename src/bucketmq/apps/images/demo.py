@@ -18,7 +18,7 @@ from bucketmq.apps.images.drawing import encoded, gallery, notice
 from bucketmq.apps.images.places import STAGES, TABLE, facts_key, thumb_key
 from bucketmq.apps.images.thumbnails import SIZES
 from bucketmq.cli.exits import end
-from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.options import Json
 from bucketmq.cli.output import emit, emit_text, flush, say, table
 from bucketmq.client import Bucket, connect
 from bucketmq.crew import Crew, Member, Scene
@@ -32,7 +32,6 @@ REPLACED, DELETED, BROKEN = "raw/2026/hills.jpg", "raw/2026/mountain.png", "raw/
 
 
 def demo(
-    context: typer.Context,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -50,7 +49,7 @@ def demo(
             say(f"{time.monotonic() - began:5.1f} s  all parts are ready; putting images")
             problems = _watch(bucket, part, began)
             page = _page(part)
-            if wants_json(context, as_json):
+            if as_json:
                 emit({"good": not problems, "problems": problems, "page": page, "images": _rows(bucket)})
             else:
                 _tell(bucket, problems)

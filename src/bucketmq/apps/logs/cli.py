@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from bucketmq.cli.group import Group
-from bucketmq.cli.options import Json, Url, open_bucket, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
 from bucketmq.errors import Invalid
 
@@ -22,7 +22,6 @@ UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def tail(
-    context: typer.Context,
     service: ServiceName,
     *,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many lines.")] = 20,
@@ -42,14 +41,14 @@ def tail(
     if level not in LEVELS:
         raise Invalid(f"a level is one of {', '.join(LEVELS[1:])}, not {level!r}")
     shown: set[look.Shown] = set()
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         while True:
             if template:
                 lines = run_now(bucket, look.lines_of(bus_of(bucket), service, template, limit=count))[::-1]
             else:
                 lines = run_now(bucket, look.tail(bus_of(bucket), service, limit=count, level=level))
             for line in (each for each in lines if each not in shown):
-                if wants_json(context, as_json):
+                if as_json:
                     emit(line)
                 else:
                     emit_text(f"{_moment(line.at)}  {line.level or '-':<8}  {line.text}")
@@ -61,7 +60,6 @@ def tail(
 
 
 def templates(
-    context: typer.Context,
     service: ServiceName,
     *,
     hours: Annotated[int, typer.Option(min=1, max=24 * 60, help="Count the lines of this many hours.")] = 24,
@@ -75,7 +73,7 @@ def templates(
     from bucketmq.apps.logs.models import read_model
     from bucketmq.server.place import bus_of, run_now, seconds_now
 
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         bus = bus_of(bucket)
         until = seconds_now(bucket) + 60.0
         since = until - 3600.0 * hours
@@ -84,7 +82,7 @@ def templates(
         found = look.patterns(model, rows, since, until)
     if new:
         found = sorted(found, key=lambda each: (-each.first_at, each.id))
-    if wants_json(context, as_json):
+    if as_json:
         for each in found[:count]:
             emit({name: value for name, value in msgspec.to_builtins(each).items() if name != "minutes"})
         return
@@ -99,7 +97,6 @@ def templates(
 
 
 def alerts(
-    context: typer.Context,
     *,
     which: Annotated[str, typer.Option("--in", metavar="STATE", help="open, muted or resolved.")] = "open",
     url: Url = None,
@@ -113,9 +110,9 @@ def alerts(
     places = {"open": OPEN, "muted": MUTED, "resolved": RESOLVED}
     if which not in places:
         raise Invalid(f"alerts are open, muted or resolved, not {which!r}")
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         found = run_now(bucket, of_logs.open_alerts(bus_of(bucket), places[which]))
-    if wants_json(context, as_json):
+    if as_json:
         for each in found:
             emit(of_logs.document(each))
         return
@@ -127,7 +124,6 @@ def alerts(
 
 
 def mute(
-    context: typer.Context,
     alert: AlertId,
     *,
     how_long: Annotated[str, typer.Option("--for", metavar="TIME", help="30m, 8h or 7d.")] = "8h",
@@ -141,16 +137,15 @@ def mute(
     from bucketmq.server.place import bus_of, run_now
 
     seconds = 0.0 if off else _seconds(how_long)
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         made = run_now(bucket, of_logs.mute(bus_of(bucket), alert, by=getpass.getuser(), seconds=seconds, note=note))
-    if wants_json(context, as_json):
+    if as_json:
         emit({"alert": alert, "until": None if made is None else made.until})
     else:
         emit_text(f"{alert} is heard of again" if made is None else f"{alert} is muted for {age(seconds)}")
 
 
 def explain(
-    context: typer.Context,
     alert: AlertId,
     *,
     claude: Annotated[
@@ -164,11 +159,11 @@ def explain(
     from bucketmq.apps.logs import explain as of_claude
     from bucketmq.server.place import bus_of, run_now
 
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         bus = bus_of(bucket)
         found = run_now(bucket, of_logs.read_alert(bus, alert))
         said = of_claude.ask(found) if claude else run_now(bucket, of_claude.said_of(bus, found))
-    if wants_json(context, as_json):
+    if as_json:
         emit({**of_logs.document(found), "said": said})
         return
     rows: list[tuple[str, str]] = [

@@ -21,7 +21,7 @@ import typer
 from bucketmq.apps.logs.names import OPEN
 from bucketmq.apps.mailbox import Mailbox
 from bucketmq.cli.exits import end
-from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.options import Json
 from bucketmq.cli.output import emit, emit_text, flush
 from bucketmq.client import Bucket, connect
 from bucketmq.crew import Crew, Scene, free_port
@@ -192,7 +192,6 @@ class Show:
 
 
 def demo(
-    context: typer.Context,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -200,11 +199,11 @@ def demo(
 
     Ends by itself in about a minute; exits with 1 if an incident is told twice, or not at all.
     """
-    with Scene("logs") as scene, contextlib.closing(Show(scene.folder, tell=not wants_json(context, as_json))) as show:
+    with Scene("logs") as scene, contextlib.closing(Show(scene.folder, tell=not as_json)) as show:
         account = show.run()
         good = account["triggered"] == account["incidents"] == account["resolved"] >= 1 and not account["secret_seen"]
         scene.good = good
-        if wants_json(context, as_json):
+        if as_json:
             emit({**account, "good": good, "page": show.link.partition("/#")[0]})
         else:
             for name, value in account.items():

@@ -16,7 +16,7 @@ from bucketmq.apps.moderation.agents import pull
 from bucketmq.apps.moderation.demo.verb import demo
 from bucketmq.cli.agent import run_agent
 from bucketmq.cli.group import Group
-from bucketmq.cli.options import Json, open_bucket, state_of, wants_json
+from bucketmq.cli.options import Json, open_bucket, url_option
 from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
 from bucketmq.cli.serve import TrustedProxy, buckets_of, warn_plain_http
 from bucketmq.client import Bucket
@@ -27,15 +27,11 @@ if TYPE_CHECKING:
     from bucketmq.apps.moderation.posts import RoutedPost
     from bucketmq.apps.moderation.routing import Thresholds
 
-BucketUrl = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="The bucket (env: BUCKET_NAME, a name on S3, a URL or a folder)."),
-]
+BucketUrl = Annotated[str | None, url_option("The bucket (env: BUCKET_NAME, a name on S3, a URL or a folder).")]
 Host = Annotated[str, typer.Option(help="Where to listen. 0.0.0.0 is everywhere.")]
 
 
 def ingest(
-    context: typer.Context,
     *,
     host: Host = "127.0.0.1",
     port: Annotated[
@@ -59,7 +55,7 @@ def ingest(
     from bucketmq.apps.moderation.settings import settings_from
 
     settings = settings_from(
-        url=_url(context, url),
+        url=url,
         port_ingest=port,
         ingest_tokens=tuple(token or ()),
         trusted_proxies=tuple(trusted_proxy or ()),
@@ -71,7 +67,7 @@ def ingest(
         await run_ingest(bucket, settings, host=host, listening=listening, insecure_no_token=insecure_no_token)
 
     def listening(address: str) -> None:
-        _tell_address(address, as_json=wants_json(context, as_json))
+        _tell_address(address, as_json=as_json)
         say(f"posts go to {address}/submit; stop it with Ctrl-C")
         if insecure_no_token and not settings.ingest_tokens:
             say("WITHOUT A TOKEN: everybody who reaches this port can submit")
@@ -82,7 +78,6 @@ def ingest(
 
 
 def route(
-    context: typer.Context,
     *,
     once: Annotated[bool, typer.Option("--once", help="End when nothing is left to do now.")] = False,
     webhook: Annotated[
@@ -121,7 +116,7 @@ def route(
     from bucketmq.apps.moderation.settings import settings_from
 
     settings = settings_from(
-        url=_url(context, url),
+        url=url,
         port_router=port,
         webhook_secrets=tuple(secret or ()),
         review_url=review_url,
@@ -129,11 +124,10 @@ def route(
         trusted_proxies=tuple(trusted_proxy or ()),
         thresholds=_thresholds(flag_above or [], clear_up_to or []),
     )
-    show_json = wants_json(context, as_json)
-    told = _teller(as_json=show_json)
+    told = _teller(as_json=as_json)
 
     def listening(address: str) -> None:
-        _tell_address(address, as_json=show_json)
+        _tell_address(address, as_json=as_json)
         say(f"routing; notifications go to {address}/webhook; stop it with Ctrl-C")
         warn_plain_http(host, settings.trusted_proxies)
         flush()
@@ -154,7 +148,6 @@ def route(
 
 
 def desk(
-    context: typer.Context,
     *,
     host: Host = "127.0.0.1",
     port: Annotated[
@@ -189,9 +182,7 @@ def desk(
     from bucketmq.apps.moderation.settings import DESK_TOKENS, settings_from
     from bucketmq.cli.tokens import gate_settings, warn_of_plain_http
 
-    own = settings_from(
-        url=_url(context, url), port_desk=port, desk_tokens=tuple(token or ()), undo_seconds=undo_seconds
-    )
+    own = settings_from(url=url, port_desk=port, desk_tokens=tuple(token or ()), undo_seconds=undo_seconds)
     settings = gate_settings(
         (token or []) if token_file else own.desk_tokens,
         token_file or [],
@@ -208,7 +199,7 @@ def desk(
         await run_dashboard(bucket, settings, tabs=added, host=host, port=own.port_desk, listening=listening)
 
     def listening(address: str) -> None:
-        _tell_address(address, as_json=wants_json(context, as_json))
+        _tell_address(address, as_json=as_json)
         say(f"the desk is open at {address}/ for people with a token; stop it with Ctrl-C")
         warn_of_plain_http(host, https=https)
         flush()
@@ -216,14 +207,14 @@ def desk(
     run_agent(own.url, serve)
 
 
-def status(context: typer.Context, *, url: BucketUrl = None, as_json: Json = False) -> None:
+def status(*, url: BucketUrl = None, as_json: Json = False) -> None:
     """How many posts are where: waiting to be judged, pending, decided, waiting for a person."""
     from bucketmq.apps.moderation.settings import settings_from
 
-    settings = settings_from(url=_url(context, url))
-    with open_bucket(context, settings.url, probe=False) as bucket:
+    settings = settings_from(url=url)
+    with open_bucket(settings.url, probe=False) as bucket:
         found = _status(bucket)
-    if wants_json(context, as_json):
+    if as_json:
         emit(found)
         return
     table(("where", "#posts"), [("not judged yet", found["unjudged"]), *found["objects"].items()])
@@ -258,11 +249,6 @@ def _dead(bucket: Bucket, queue: str) -> int:
         return bucket.existing_queue(queue).stats().dead
     except NotFound:
         return 0
-
-
-def _url(context: typer.Context, given: str | None) -> str | None:
-    """The bucket from the command line; None leaves it to the environment."""
-    return given or state_of(context).url
 
 
 def _thresholds(flag_above: list[str], clear_up_to: list[str]) -> Thresholds:

@@ -26,7 +26,7 @@ from bucketmq.apps.research.record import (
 from bucketmq.cli.agent import run_agent
 from bucketmq.cli.exits import Code
 from bucketmq.cli.group import Group
-from bucketmq.cli.options import Json, Url, open_bucket, the_url, wants_json
+from bucketmq.cli.options import Json, Url, open_bucket, the_url
 from bucketmq.cli.output import emit, emit_bytes, emit_text, plural, say, table
 from bucketmq.errors import Corrupt, Invalid, NotFound
 from bucketmq.server.place import bus_of, run_now
@@ -39,7 +39,6 @@ Study = Annotated[str, typer.Argument(metavar="STUDY", help="The study's name.")
 
 
 def start(
-    context: typer.Context,
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan: a file of JSON or TOML.")],
     *,
     run: Annotated[bool, typer.Option("--run", help="Run it here, too, until its report is there.")] = False,
@@ -53,7 +52,7 @@ def start(
     The same plan again is the same study; trials that are lost are sent once more. A changed plan needs another name.
     With --run the simulator of the plan is allowed: you have read it.
     """
-    where = the_url(context, url)
+    where = the_url(url)
     found = _read(plan)
     shown = {
         "study": found.study,
@@ -63,23 +62,21 @@ def start(
         "seeds": len(found.seeds),
     }
     if dry_run:
-        _show(
-            context, shown, f"study {found.study}: up to {plural(found.budget, 'trial')} of {found.simulator}", as_json
-        )
+        _show(shown, f"study {found.study}: up to {plural(found.budget, 'trial')} of {found.simulator}", as_json)
         return
     if run and found.runs_on == "spark":
         raise Invalid("the plan runs on Spark; start it without --run, and run: bucketmq apps run research")
     if run and found.command and "{" not in found.command[0] and shutil.which(found.command[0]) is None:
         raise Invalid(f"there is no command {found.command[0]!r} here that can be run; nothing was started")
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         is_new = run_now(bucket, study.start(bus_of(bucket), found))
         status_now = run_now(bucket, study.status(bus_of(bucket), found.study))
     if run:
         _carry_out(where, found, slots, status_now.planned)
-        with open_bucket(context, url, probe=False) as bucket:
+        with open_bucket(url, probe=False) as bucket:
             status_now = run_now(bucket, study.status(bus_of(bucket), found.study))
     text = f"study {found.study}: {'started' if is_new else 'was there already'}; {_progress(status_now)}"
-    _show(context, {**shown, "new": is_new, **msgspec.to_builtins(status_now)}, text, as_json)
+    _show({**shown, "new": is_new, **msgspec.to_builtins(status_now)}, text, as_json)
 
 
 def _carry_out(url: str, plan: Plan, slots: int, planned: int) -> None:
@@ -133,8 +130,8 @@ def _read(path: Path) -> Plan:
     return with_version(found, version)
 
 
-def _show(context: typer.Context, row: dict[str, Any], text: str, as_json: bool) -> None:
-    if wants_json(context, as_json):
+def _show(row: dict[str, Any], text: str, as_json: bool) -> None:
+    if as_json:
         emit(row)
     else:
         emit_text(text)
@@ -147,14 +144,13 @@ def _progress(found: study.Status) -> str:
 
 
 def status(
-    context: typer.Context,
     name: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="One study; all without it.")] = None,
     *,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """How far studies are."""
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         bus = bus_of(bucket)
         names = [name] if name else run_now(bucket, study.studies(bus))
         rows = []
@@ -166,7 +162,7 @@ def status(
                     raise
                 if isinstance(error, Corrupt):
                     say(str(error))
-    if wants_json(context, as_json):
+    if as_json:
         for row in rows:
             emit(msgspec.to_builtins(row))
     elif rows:
@@ -177,7 +173,6 @@ def status(
 
 
 def report(
-    context: typer.Context,
     name: Study,
     *,
     output: Annotated[
@@ -189,7 +184,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Print the report of a finished study, or write it to a folder."""
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         found = run_now(bucket, study.status(bus_of(bucket), name))
         if found.state != "finished":
             raise NotFound(f"study {name!r} has no report yet: it is {_progress(found)}; look again later")
@@ -202,21 +197,21 @@ def report(
         for each, body in files.items():
             (output / each).parent.mkdir(parents=True, exist_ok=True)
             (output / each).write_bytes(body)
-        _show(context, {"study": name, "files": sorted(files)}, f"{plural(len(files), 'file')} in {output}", as_json)
-    elif wants_json(context, as_json):
+        _show({"study": name, "files": sorted(files)}, f"{plural(len(files), 'file')} in {output}", as_json)
+    elif as_json:
         emit({"study": name, "report": files[REPORT_HTML if html else REPORT_MD].decode()})
     else:
         emit_bytes(files[REPORT_HTML if html else REPORT_MD])
 
 
-def check(context: typer.Context, name: Study, *, url: Url = None, as_json: Json = False) -> None:
+def check(name: Study, *, url: Url = None, as_json: Json = False) -> None:
     """Recompute every number of a report from the results, and refuse the report if one differs.
 
     Exits with 1 and says which, if there is a number that nothing supports.
     """
-    with open_bucket(context, url, probe=False) as bucket:
+    with open_bucket(url, probe=False) as bucket:
         problems = run_now(bucket, study.check(bus_of(bucket), name))
-    if wants_json(context, as_json):
+    if as_json:
         emit({"study": name, "good": not problems, "problems": problems})
     else:
         for problem in problems:
@@ -230,14 +225,14 @@ def check(context: typer.Context, name: Study, *, url: Url = None, as_json: Json
         raise typer.Exit(Code.ERROR)
 
 
-def stop(context: typer.Context, name: Study, *, url: Url = None, as_json: Json = False) -> None:
+def stop(name: Study, *, url: Url = None, as_json: Json = False) -> None:
     """Stop a study: no further trial is begun, and the report is written of what is there."""
-    with open_bucket(context, url) as bucket:
+    with open_bucket(url) as bucket:
         run_now(bucket, study.stop(bus_of(bucket), name))
         memory = study.Memory()
         run_now(bucket, study.advance(bus_of(bucket), name, memory))
         found = run_now(bucket, study.status(bus_of(bucket), name))
-    _show(context, msgspec.to_builtins(found), f"study {name}: {_progress(found)}", as_json)
+    _show(msgspec.to_builtins(found), f"study {name}: {_progress(found)}", as_json)
 
 
 GROUP = Group("research", "Studies: plans become trials, trials become results, results become a report.")

@@ -15,7 +15,7 @@ from bucketmq.apps.research.plan import Plan, read_plan, with_version
 from bucketmq.apps.research.tune import tuning_plan
 from bucketmq.apps.settings import BUCKETMQ_URL
 from bucketmq.cli.exits import end
-from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.options import Json
 from bucketmq.cli.output import emit, emit_text, flush, say
 from bucketmq.client import Bucket, connect
 from bucketmq.crew import Crew, Scene, free_port
@@ -48,7 +48,6 @@ def waits_plan(seeds: int = 8) -> Plan:
 
 
 def demo(
-    context: typer.Context,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +72,7 @@ def demo(
             problems = [each for plan in plans for each in run_now(bucket, study.check(bus_of(bucket), plan.study))]
             rows = [run_now(bucket, study.status(bus_of(bucket), plan.study)) for plan in plans]
             scene.good = killed and not problems and all(row.state == "finished" for row in rows)
-            _tell(context, rows, problems, page.link, scene.url, good=scene.good, keep=keep, as_json=as_json)
+            _tell(rows, problems, page.link, scene.url, good=scene.good, keep=keep, as_json=as_json)
             if keep:
                 flush()
                 with contextlib.suppress(KeyboardInterrupt):
@@ -116,7 +115,6 @@ def _follow(bucket: Bucket, crew: Crew, plans: list[Plan], began: float) -> bool
 
 
 def _tell(
-    context: typer.Context,
     rows: list[study.Status],
     problems: list[str],
     link: str,
@@ -126,7 +124,7 @@ def _tell(
     keep: bool,
     as_json: bool,
 ) -> None:
-    if wants_json(context, as_json):
+    if as_json:
         row: dict[str, Any] = {"good": good, "studies": msgspec.to_builtins(rows), "problems": problems}
         emit({**row, "page": link} | ({"bucket": url} if keep else {}))
         return

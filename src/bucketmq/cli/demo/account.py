@@ -9,6 +9,7 @@ import msgspec
 from bucketmq.cli.demo import plan
 from bucketmq.cli.demo.crew import PRODUCER, WORKER, Workers
 from bucketmq.cli.demo.records import HANDLED
+from bucketmq.cli.look import read_to_end
 from bucketmq.client import Queue
 from bucketmq.engines.meter import Requests
 from bucketmq.pricing import cost, dollars
@@ -50,7 +51,7 @@ def add_up(queue: Queue, crew: Workers, seconds: float) -> Account:
     """Read the whole log and all dead letters, and hold them against what the processes wrote down."""
     sent = [id_ for record in crew.records(PRODUCER) for id_ in record.sent]
     handled = Counter(id_ for record in crew.records(WORKER) for id_, _ in record.handled)
-    logged = Counter(_log_ids(queue))
+    logged = Counter(message.id for message in read_to_end(queue, {}))
     dead = {letter.id for letter in queue.dead_letters.peek(DEAD_MAX)}
     unsettled = {message.id for message in queue.peek(queue.stats().depth + 1)}
     requests = _sum([record.requests() for record in crew.records()])
@@ -73,16 +74,6 @@ def add_up(queue: Queue, crew: Workers, seconds: float) -> Account:
         requests=requests,
         s3_usd=cost(requests, "s3"),
     )
-
-
-def _log_ids(queue: Queue) -> list[str]:
-    ids: list[str] = []
-    positions: dict[int, int] = {}
-    while True:
-        before = dict(positions)
-        ids += [message.id for message in queue.tail(positions)]
-        if positions == before:
-            return ids
 
 
 def _redelivered(crew: Workers) -> int:

@@ -21,7 +21,7 @@ from bucketmq.cli.demo.crew import Workers
 from bucketmq.cli.demo.records import HANDLED
 from bucketmq.cli.demo.view import View
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.options import Json
 from bucketmq.cli.output import emit, emit_text, screen
 from bucketmq.cli.screen import Screen
 from bucketmq.client import Queue, connect
@@ -30,7 +30,6 @@ LOOK_SECONDS = 0.2
 
 
 def demo(
-    context: typer.Context,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder, to look around afterwards.")] = False,
     seconds: Annotated[float, typer.Option(min=4, max=600, help="How long the producers send.")] = plan.SEND_SECONDS,
     as_json: Json = False,
@@ -44,7 +43,7 @@ def demo(
     try:
         with _sigterm_as_exit():
             account = perform(url, folder / "records", seconds)
-        if wants_json(context, as_json):
+        if as_json:
             emit(msgspec.to_builtins(account) | {"good": account.good, "url": url if keep else None})
         else:
             _show(account, url, keep=keep)

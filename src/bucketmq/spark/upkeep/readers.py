@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from bucketmq.errors import NotFound
 from bucketmq.procedures.bulk.publish import Publication
 from bucketmq.procedures.bulk.publish import forget as forget_register
@@ -16,36 +14,26 @@ from bucketmq.spark.opened import opened
 from bucketmq.spark.options import place_of
 
 
-def find(url: str, queue: str, name: str, *, options: Mapping[str, str] | None = None) -> Reader:
-    """How far the reader `name` of a queue has come; `NotFound` if there is none."""
-    found = opened(place_of(url, queue, options or {}))
-    return found.run(find_reader(found.queue, name))
+def find(url: str, queue: str, name: str, *, txn: bool = False) -> Reader | Publication:
+    """How far the reader `name` of a queue has come, or what the queue remembers of a transaction that wrote to it;
+    `NotFound` if there is none."""
+    found = opened(place_of(url, queue, {}))
+    return found.run(_register(found.queue, name)) if txn else found.run(find_reader(found.queue, name))
 
 
-def forget(url: str, queue: str, name: str, *, options: Mapping[str, str] | None = None) -> Reader:
-    """Delete the reader `name` of a queue; returns how far it had come. From then on it holds back nothing.
+def forget(url: str, queue: str, name: str, *, txn: bool = False) -> Reader | Publication:
+    """Delete that; returns what it was. From then on a reader holds back nothing.
 
-    For queries that ended for good: one that goes on makes its reader again, and what was trimmed meanwhile is gone.
+    For queries and loads that ended for good. A query that goes on makes its reader again, and what was trimmed
+    meanwhile is gone; a batch that was published would be published once more.
     """
-    found = opened(place_of(url, queue, options or {}))
-    return found.run(forget_reader(found.queue, name))
-
-
-def find_transaction(url: str, queue: str, txn: str, *, options: Mapping[str, str] | None = None) -> Publication:
-    """What the queue remembers of the transaction `txn` that wrote to it; `NotFound` if nothing."""
-    found = opened(place_of(url, queue, options or {}))
-    return found.run(_register(found.queue, txn))
-
-
-def forget_transaction(url: str, queue: str, txn: str, *, options: Mapping[str, str] | None = None) -> Publication:
-    """Delete what a queue remembers of the transaction `txn`; returns it.
-
-    For queries and loads that will never be run again: a batch that was published would be published once more.
-    """
-    found = opened(place_of(url, queue, options or {}))
-    register = found.run(_register(found.queue, txn))
-    found.run(forget_register(found.queue, txn))
-    return register
+    known = find(url, queue, name, txn=txn)
+    found = opened(place_of(url, queue, {}))
+    if txn:
+        found.run(forget_register(found.queue, name))
+    else:
+        found.run(forget_reader(found.queue, name))
+    return known
 
 
 def _register(queue: OpenQueue, txn: str) -> Procedure[Publication]:

@@ -21,7 +21,7 @@ from bucketmq.apps.documents.names import PIPELINE, PREFIX
 from bucketmq.apps.page import page_of
 from bucketmq.apps.supervisor import Supervisor
 from bucketmq.cli.exits import end
-from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.options import Json
 from bucketmq.cli.output import emit, emit_text, say
 from bucketmq.client import Bucket, connect
 from bucketmq.crew import Scene, free_port
@@ -51,7 +51,6 @@ class Step:
 
 
 def demo(
-    context: typer.Context,
     encoder: Annotated[str, typer.Option(help="The encoder: granite, minilm or none.")] = "granite",
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C.")] = False,
     as_json: Json = False,
@@ -62,7 +61,7 @@ def demo(
     wrong.
     """
     with Scene("documents") as scene:
-        scene.good = _run(scene.folder, scene.url, encoder, keep=keep, as_json=wants_json(context, as_json))
+        scene.good = _run(scene.folder, scene.url, encoder, keep=keep, as_json=as_json)
     end(scene)
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bucketmq.cli.exits import end
-from bucketmq.cli.options import Json, wants_json
+from bucketmq.cli.options import Json
 from bucketmq.cli.output import emit, emit_text, screen
 from bucketmq.cli.screen import Screen
 from bucketmq.crew import Scene
@@ -28,7 +28,6 @@ BAR = 40
 
 
 def demo(
-    context: typer.Context,
     count: Annotated[int, typer.Option(min=20, max=5000, help="How many made-up posts are submitted.")] = 300,
     classifier: Annotated[str, typer.Option(help="The classifier: embedded, claude or cascade.")] = "embedded",
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C.")] = False,
@@ -48,7 +47,7 @@ def demo(
         with Screen() as shown, Show(plan, functools.partial(_show, shown)) as show:
             account = show.run()
             shown.close()
-            if wants_json(context, as_json):
+            if as_json:
                 told = msgspec.to_builtins(account) | {"good": account.good}
                 emit(told | ({"bucket": plan.url, "desk": show.desk.link} if keep else {}))
             else:

@@ -117,7 +117,29 @@ class Unanswered(msgspec.Struct, frozen=True):
     error: BucketMQError | None = None
 
 
-class ClaudeClient:
+class OfSettings:
+    """Made of settings and closed when done. Sent to another process it is made there of the settings alone."""
+
+    settings: ClaudeSettings
+
+    def close(self) -> None:
+        """Close the connections."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(model={self.settings.model!r})"
+
+    def __reduce__(self) -> tuple[type[Self], tuple[ClaudeSettings]]:
+        return type(self), (self.settings,)
+
+
+class ClaudeClient(OfSettings):
     """Asks Claude. Made once in a process, called from any thread; `close` when done."""
 
     def __init__(
@@ -192,18 +214,6 @@ class ClaudeClient:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"ClaudeClient(model={self.settings.model!r})"
-
-    def __reduce__(self) -> tuple[type[ClaudeClient], tuple[ClaudeSettings]]:
-        return ClaudeClient, (self.settings,)
 
     def _try(self, asked: Mapping[str, Any], taken: Taken) -> Message | _Later | BucketMQError | str:
         """One attempt. Every way in which it can end is a value; the SDK's errors carry the key and stay here."""

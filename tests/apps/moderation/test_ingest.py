@@ -12,8 +12,9 @@ import pytest
 from procedures.objects.world import log_of
 
 from apps.moderation.agents import Gate, aio_on, ingesting, settings_with, sync_on
-from bucketmq.apps.moderation import ingest, posts
+from bucketmq.apps.moderation import ingest
 from bucketmq.apps.moderation.ingest import server_settings
+from bucketmq.apps.moderation.queues import SUBMISSIONS
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.errors import Invalid, Unavailable
 
@@ -22,7 +23,7 @@ POST = {"id": "p1", "text": "hello"}
 
 def submitted(store: MemoryStore) -> list[Any]:
     with sync_on(store) as bucket:
-        return [message.body for message in log_of(bucket, posts.SUBMISSIONS)]
+        return [message.body for message in log_of(bucket, SUBMISSIONS)]
 
 
 def test_a_post_is_accepted_with_the_demos_body_and_is_in_the_queue() -> None:

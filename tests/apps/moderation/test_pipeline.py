@@ -20,7 +20,8 @@ from bucketmq import aio
 from bucketmq.apps.moderation import posts, router
 from bucketmq.apps.moderation.demo.posts import samples
 from bucketmq.apps.moderation.ids import key_of
-from bucketmq.apps.moderation.pipeline import SUBMISSIONS, judge, pipeline
+from bucketmq.apps.moderation.pipeline import judge, pipeline
+from bucketmq.apps.moderation.queues import SUBMISSIONS
 from bucketmq.apps.moderation.record import (
     APPROVED,
     CATEGORIES,

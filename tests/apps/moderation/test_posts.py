@@ -18,6 +18,8 @@ from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.moderation import audit, posts
 from bucketmq.apps.moderation.ids import key_of
 from bucketmq.apps.moderation.pipeline import pipeline
+from bucketmq.apps.moderation.places import ESCALATED
+from bucketmq.apps.moderation.queues import CHORES, SUBMISSIONS
 from bucketmq.apps.moderation.record import (
     APPROVED,
     CATEGORIES,
@@ -31,7 +33,7 @@ from bucketmq.apps.moderation.record import (
     Verdict,
     record_of,
 )
-from bucketmq.apps.moderation.register import Register
+from bucketmq.apps.moderation.register import Refused, Register, Reviewed
 from bucketmq.apps.moderation.router import settle_where
 from bucketmq.pipeline import ToObjects
 from bucketmq.pipeline.objects import Did, Wanted, write_objects
@@ -87,7 +89,7 @@ def register(bucket: Any, id: str) -> Register:
 
 
 def submissions(bucket: Any) -> list[Any]:
-    return [message.body for message in log_of(bucket, posts.SUBMISSIONS)]
+    return [message.body for message in log_of(bucket, SUBMISSIONS)]
 
 
 def audited(bucket: Any) -> list[tuple[str, str, int]]:
@@ -103,7 +105,7 @@ def finish(world: World, seen: int) -> Any:
     bucket.recover()
     for key in list(world.objects(PENDING)):
         do(bucket, posts.route, key)
-    while deliveries := list(bucket.queue(posts.CHORES).receive(100)):
+    while deliveries := list(bucket.queue(CHORES).receive(100)):
         for delivery in deliveries:
             do(bucket, posts.settle, delivery.body["settle"])
             delivery.ack()
@@ -530,7 +532,7 @@ def flagged(world: World) -> Any:
 def test_a_person_approves_and_it_is_written_who_and_when(world: World) -> None:
     bucket = flagged(world)
     said = do(bucket, posts.review, "p1", revision=1, reviewer="rosa", action="approve", note="satire")
-    assert isinstance(said, posts.Reviewed)
+    assert isinstance(said, Reviewed)
     assert where(world, "p1") == {APPROVED: 1}
     kept = bucket.get_json(key_of(REVIEWED, "p1"))
     assert (kept["reviewer"], kept["action"], kept["note"], kept["at"]) == ("rosa", "approve", "satire", said.review.at)
@@ -542,7 +544,7 @@ def test_two_people_cannot_decide_the_same_post(world: World) -> None:
     bucket = flagged(world)
     first = do(bucket, posts.review, "p1", revision=1, reviewer="rosa", action="uphold")
     second = do(world.connect(), posts.review, "p1", revision=1, reviewer="emil", action="approve")
-    assert isinstance(second, posts.Refused)
+    assert isinstance(second, Refused)
     assert (second.why, second.reviewer, second.at, second.action) == ("decided", "rosa", first.review.at, "uphold")
     assert where(world, "p1") == {FLAGGED: 1}
     assert audited(bucket)[-2:] == [("uphold", "rosa", 1), ("refused", "emil", 1)]
@@ -554,11 +556,11 @@ def test_a_post_that_is_escalated_stays_marked_until_another_person_decides(worl
     assert where(world, "p1") == {FLAGGED: 1}
     assert [each.escalated for each in do(bucket, posts.waiting).entries] == [True]
     again = do(bucket, posts.review, "p1", revision=1, reviewer="emil", action="escalate")
-    assert isinstance(again, posts.Refused) and again.reviewer == "rosa"
+    assert isinstance(again, Refused) and again.reviewer == "rosa"
 
     do(bucket, posts.review, "p1", revision=1, reviewer="emil", action="approve")
     assert where(world, "p1") == {APPROVED: 1}
-    assert not world.objects(posts.ESCALATED)
+    assert not world.objects(ESCALATED)
     assert do(bucket, posts.waiting).entries == ()
 
 
@@ -567,7 +569,7 @@ def test_a_review_of_a_revision_that_is_not_there_any_more_is_refused(world: Wor
     do(bucket, posts.accept, "p1", "second")
     do(bucket, posts.route, classify(bucket, "p1", "second", UNSURE, revision=2))
     said = do(bucket, posts.review, "p1", revision=1, reviewer="rosa", action="approve")
-    assert isinstance(said, posts.Refused) and said.why == "superseded"
+    assert isinstance(said, Refused) and said.why == "superseded"
     assert where(world, "p1") == {NEEDS_REVIEW: 2}
 
 
@@ -603,11 +605,11 @@ def test_a_record_that_others_put_below_an_outcome_can_be_reviewed(world: World,
     bucket.put(key_of(FLAGGED, "p1"), msgspec.json.encode(record))
     assert [each.id for each in do(bucket, posts.waiting).entries] == ["p1"]
     said = do(bucket, posts.review, "p1", revision=1, reviewer="rosa", action="approve")
-    assert isinstance(said, posts.Reviewed) and said.before == FLAGGED
+    assert isinstance(said, Reviewed) and said.before == FLAGGED
     assert [key for key in world.objects() if key.startswith(OUTCOMES)] == [key_of(APPROVED, "p1")]
     assert bucket.get_json(key_of(REVIEWED, "p1"))["decision"]["reason"] == "it lay there"
     second = do(bucket, posts.review, "p1", revision=1, reviewer="emil", action="uphold")
-    assert isinstance(second, posts.Refused) and second.why == "decided"
+    assert isinstance(second, Refused) and second.why == "decided"
     # What is submitted later is judged as ever.
     do(bucket, posts.accept, "p1", "second")
     do(bucket, posts.route, classify(bucket, "p1", "second", UNSURE, revision=2))
@@ -679,8 +681,8 @@ def test_two_people_at_once_one_decides(world: World) -> None:
         first.hands.meddle = meddle
         said = do(first, posts.review, "p1", revision=1, reviewer="rosa", action="approve")
         if met:
-            assert {type(said), type(met[0])} == {posts.Reviewed, posts.Refused}, at
-            ends = APPROVED if isinstance(said, posts.Reviewed) else FLAGGED
+            assert {type(said), type(met[0])} == {Reviewed, Refused}, at
+            ends = APPROVED if isinstance(said, Reviewed) else FLAGGED
             finish(here, seen)
             assert where(here, "p1") == {ends: 1}, at
         here.close()

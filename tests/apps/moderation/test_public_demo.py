@@ -25,6 +25,7 @@ from apps.moderation.test_posts import BAD, CLEAN, classify, do, record_body, wh
 from apps.moderation.test_router import once, tigris, write
 from bucketmq.apps.moderation import posts
 from bucketmq.apps.moderation.ids import key_of
+from bucketmq.apps.moderation.queues import SUBMISSIONS
 from bucketmq.apps.moderation.record import APPROVED, FLAGGED, NEEDS_REVIEW, OUTCOMES, PENDING
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import connect
@@ -66,7 +67,7 @@ def test_defect_2_what_was_answered_201_outlives_a_kill(tmp_path: Path) -> None:
         process.kill()
         process.communicate()
     with connect(url, probe=False) as bucket:
-        sent = [message.body["id"] for message in log_of(bucket, posts.SUBMISSIONS)]
+        sent = [message.body["id"] for message in log_of(bucket, SUBMISSIONS)]
     assert accepted and set(accepted) <= set(sent)
 
 

@@ -17,6 +17,7 @@ from apps.moderation.test_posts import BAD, CLEAN, UNSURE, classify, record_body
 from bucketmq import Put
 from bucketmq.apps.moderation import posts, router
 from bucketmq.apps.moderation.ids import key_of
+from bucketmq.apps.moderation.queues import CHORES
 from bucketmq.apps.moderation.record import APPROVED, FLAGGED, NEEDS_REVIEW, PENDING, REVIEWED
 from bucketmq.apps.moderation.settings import settings_from
 from bucketmq.bucket.memory import MemoryStore
@@ -120,12 +121,12 @@ def test_a_review_whose_maker_died_is_finished_by_the_router() -> None:
         review = posts.review(bus_of(bucket), "p1", revision=1, reviewer="rosa", action="approve")
         reached = _step(bucket, review, until_key=key_of(PENDING.replace("pending", "moderation/posts"), "p1"))
         assert reached and store.keys(REVIEWED) == []
-        bucket.queue(posts.CHORES).send({"settle": "p1"})  # what it had sent is due
-        bucket.queue(posts.CHORES).send({"what": "is this"})
+        bucket.queue(CHORES).send({"settle": "p1"})  # what it had sent is due
+        bucket.queue(CHORES).send({"what": "is this"})
         once(store)
         assert store.keys(APPROVED) == ["approved/p1.json"]
         assert store.keys(REVIEWED) == ["reviewed/p1.json"]
-        assert len(bucket.queue(posts.CHORES).dead_letters.peek()) == 1
+        assert len(bucket.queue(CHORES).dead_letters.peek()) == 1
 
 
 def _step(bucket: Any, procedure: Any, *, until_key: str) -> bool:

@@ -14,8 +14,10 @@ from apps.moderation.test_pipeline import places_of
 from bucketmq import aio
 from bucketmq.apps.moderation import ingest, posts, router
 from bucketmq.apps.moderation.demo.posts import samples
-from bucketmq.apps.moderation.pipeline import SUBMISSIONS, pipeline
+from bucketmq.apps.moderation.pipeline import pipeline
+from bucketmq.apps.moderation.queues import SUBMISSIONS
 from bucketmq.apps.moderation.record import APPROVED, FLAGGED, OUTCOMES, REVIEWED
+from bucketmq.apps.moderation.register import Refused, Reviewed
 from bucketmq.server.place import bus_of, run_now
 from bucketmq.testing import servers
 from bucketmq.testing.endpoints import endpoint
@@ -56,11 +58,11 @@ def test_every_post_ends_in_one_place_and_every_flagged_one_is_told_of(url: str)
         assert flagged and set(told) == set(flagged)
 
         review = posts.review(bus_of(bucket), flagged[0], revision=1, reviewer="rosa", action="approve", note="a joke")
-        assert isinstance(run_now(bucket, review), posts.Reviewed)
+        assert isinstance(run_now(bucket, review), Reviewed)
         assert places_of(bucket, flagged[0]) == [APPROVED]
         assert bucket.get_json(f"{REVIEWED}{flagged[0]}.json")["reviewer"] == "rosa"
         late = posts.review(bus_of(bucket), flagged[0], revision=1, reviewer="otto", action="uphold")
-        assert isinstance(run_now(bucket, late), posts.Refused)
+        assert isinstance(run_now(bucket, late), Refused)
 
 
 async def _route(url: str, review_url: str) -> None:

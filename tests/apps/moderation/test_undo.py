@@ -28,9 +28,10 @@ from apps.moderation.test_posts import (
 from bucketmq.apps.moderation import posts
 from bucketmq.apps.moderation.audit import collapsed
 from bucketmq.apps.moderation.ids import key_of
+from bucketmq.apps.moderation.places import ESCALATED
 from bucketmq.apps.moderation.queues import DECISIONS
 from bucketmq.apps.moderation.record import APPROVED, FLAGGED, NEEDS_REVIEW, REVIEWED
-from bucketmq.apps.moderation.register import PAST_MAX, UNDO_SECONDS, UNDONE_MAX
+from bucketmq.apps.moderation.register import PAST_MAX, UNDO_SECONDS, UNDONE_MAX, Refused, Reviewed, TakenBack
 
 __all__ = ["world"]
 
@@ -46,7 +47,7 @@ def undo(bucket: Any, action: str = "approve", *, turn: int = 0, by: str = "rosa
 def approved(world: World) -> Any:
     """A bucket with a post that was flagged, and that rosa approved."""
     bucket = flagged(world)
-    assert isinstance(decide(bucket, "approve"), posts.Reviewed)
+    assert isinstance(decide(bucket, "approve"), Reviewed)
     return bucket
 
 
@@ -61,7 +62,7 @@ def follows(world: World) -> Any:
     assert where(world, "p1") == {found.outcome: found.decision.revision}
     marks = [msgspec.json.decode(body)["reviewer"] for body in world.objects(REVIEWED).values()]
     assert marks == ([] if found.review is None else [found.review.reviewer])
-    marks = [msgspec.json.decode(body)["reviewer"] for body in world.objects(posts.ESCALATED).values()]
+    marks = [msgspec.json.decode(body)["reviewer"] for body in world.objects(ESCALATED).values()]
     open_mark = found.escalation if found.review is None else None
     assert marks == ([] if open_mark is None else [open_mark.reviewer])
     return found
@@ -70,13 +71,13 @@ def follows(world: World) -> Any:
 def test_what_was_decided_is_taken_back_and_the_post_waits_where_it_lay(world: World) -> None:
     bucket = approved(world)
     done = undo(bucket, note="wrong key")
-    assert isinstance(done, posts.TakenBack) and (done.outcome, done.new) == (FLAGGED, True)
+    assert isinstance(done, TakenBack) and (done.outcome, done.new) == (FLAGGED, True)
     assert where(world, "p1") == {FLAGGED: 1} and not world.objects(REVIEWED)
     assert waits(bucket) == ["p1"]
     assert audited(bucket)[-2:] == [("approve", "rosa", 1), ("undo", "rosa", 1)]
     (kept,) = register(bucket, "p1").undone
     assert (kept.review.action, kept.by, kept.note) == ("approve", "rosa", "wrong key")
-    assert isinstance(decide(bucket, "uphold", by="emil"), posts.Reviewed), "it is open for everybody again"
+    assert isinstance(decide(bucket, "uphold", by="emil"), Reviewed), "it is open for everybody again"
     assert follows(world).review.reviewer == "emil"
 
 
@@ -96,13 +97,13 @@ def test_each_time_has_lines_of_its_own_also_in_the_queue_of_decisions(world: Wo
 def test_only_who_said_it_may_and_only_for_a_while_but_an_administrator_always(world: World) -> None:
     bucket = approved(world)
     others = undo(bucket, by="emil")
-    assert isinstance(others, posts.Refused) and (others.why, others.reviewer) == ("not-yours", "rosa")
+    assert isinstance(others, Refused) and (others.why, others.reviewer) == ("not-yours", "rosa")
     world.advance(UNDO_SECONDS + 60)
     late = undo(bucket)
-    assert isinstance(late, posts.Refused) and late.why == "late"
+    assert isinstance(late, Refused) and late.why == "late"
     assert where(world, "p1") == {APPROVED: 1}
     done = undo(bucket, by="ada", administers=True)
-    assert isinstance(done, posts.TakenBack) and done.undone.by == "ada"
+    assert isinstance(done, TakenBack) and done.undone.by == "ada"
     assert follows(world).review is None
     assert [line for line in audited(bucket) if line[0] in ("refused", "undo")] == [
         ("refused", "emil", 1),
@@ -114,7 +115,7 @@ def test_only_who_said_it_may_and_only_for_a_while_but_an_administrator_always(w
 def test_the_window_is_a_setting(world: World) -> None:
     bucket = approved(world)
     world.advance(UNDO_SECONDS + 60)
-    assert isinstance(undo(bucket, window_seconds=2 * UNDO_SECONDS), posts.TakenBack)
+    assert isinstance(undo(bucket, window_seconds=2 * UNDO_SECONDS), TakenBack)
 
 
 def test_taking_back_twice_is_once_and_another_is_told_who_did(world: World) -> None:
@@ -122,7 +123,7 @@ def test_taking_back_twice_is_once_and_another_is_told_who_did(world: World) -> 
     first, again = undo(bucket), undo(world.connect())
     assert (first.new, again.new) == (True, False) and first.undone == again.undone
     other = undo(bucket, by="ada", administers=True)
-    assert isinstance(other, posts.Refused) and (other.why, other.reviewer) == ("undone", "rosa")
+    assert isinstance(other, Refused) and (other.why, other.reviewer) == ("undone", "rosa")
     decide(bucket, "uphold", by="emil")
     assert undo(bucket).new is False, "said again late, it takes nothing else back"
     assert follows(world).review.reviewer == "emil"
@@ -131,13 +132,13 @@ def test_taking_back_twice_is_once_and_another_is_told_who_did(world: World) -> 
 def test_an_escalation_is_taken_back_and_outlives_a_decision_that_is(world: World) -> None:
     bucket = flagged(world)
     decide(bucket, "escalate")
-    assert isinstance(undo(bucket, "escalate"), posts.TakenBack)
+    assert isinstance(undo(bucket, "escalate"), TakenBack)
     assert follows(world).escalation is None
     decide(bucket, "escalate", by="emil")
     decide(bucket, "approve", by="rosa")
     refused = undo(bucket, "escalate", turn=1, by="emil")
-    assert isinstance(refused, posts.Refused) and refused.why == "decided"
-    assert isinstance(undo(bucket, "approve", turn=1), posts.TakenBack)
+    assert isinstance(refused, Refused) and refused.why == "decided"
+    assert isinstance(undo(bucket, "approve", turn=1), TakenBack)
     assert follows(world).escalation.reviewer == "emil"
     assert [each.escalated for each in do(bucket, posts.waiting).entries] == [True]
 
@@ -149,7 +150,7 @@ def test_what_was_said_of_an_older_revision_stays_said_and_is_remembered(world: 
         do(bucket, posts.route, classify(bucket, "p1", f"text {revision}", UNSURE, revision=revision))
         if revision == 2:
             late = undo(bucket)
-            assert isinstance(late, posts.Refused) and late.why == "superseded"
+            assert isinstance(late, Refused) and late.why == "superseded"
             (chapter,) = register(bucket, "p1").past
             assert chapter.review is not None and chapter.review.reviewer == "rosa"
     past = register(bucket, "p1").past
@@ -160,10 +161,10 @@ def test_back_and_forth_has_an_end(world: World) -> None:
     bucket = flagged(world)
     for turn in range(UNDONE_MAX):
         decide(bucket, "approve")
-        assert isinstance(undo(bucket, turn=turn), posts.TakenBack)
+        assert isinstance(undo(bucket, turn=turn), TakenBack)
     decide(bucket, "approve")
     last = undo(bucket, turn=UNDONE_MAX)
-    assert isinstance(last, posts.Refused) and last.why == "too-often"
+    assert isinstance(last, Refused) and last.why == "too-often"
     assert where(world, "p1") == {APPROVED: 1}
 
 
@@ -172,10 +173,10 @@ def test_nothing_is_taken_back_where_nothing_was_said(world: World) -> None:
         undo(world.connect())
     bucket = flagged(world)
     nothing = undo(bucket)
-    assert isinstance(nothing, posts.Refused) and nothing.why == "unknown"
+    assert isinstance(nothing, Refused) and nothing.why == "unknown"
     decide(bucket, "approve")
     for other in (undo(bucket, turn=1), undo(bucket, "uphold"), undo(bucket, "escalate")):
-        assert isinstance(other, posts.Refused) and other.why == "unknown"
+        assert isinstance(other, Refused) and other.why == "unknown"
     with pytest.raises(bucketmq.Invalid, match="delete"):
         undo(bucket, "delete")
 
@@ -188,7 +189,7 @@ def test_taking_back_costs_as_much_as_deciding() -> None:
     counts = []
     for verb in (lambda: decide(bucket, "approve"), lambda: undo(bucket, turn=1)):
         before = bucket.hands.count
-        assert not isinstance(verb(), posts.Refused)
+        assert not isinstance(verb(), Refused)
         counts.append(bucket.hands.count - before)
     assert counts == [23, 24], "the move, the mark and the events of both, five logs"
     world.close()
@@ -231,7 +232,7 @@ def test_one_bad_answer_while_taking_back_is_made_good() -> None:
             seen, bad = events(world), world.connect(at=at, fault=fault)
             try:
                 done = undo(bad)
-                assert isinstance(done, posts.TakenBack)
+                assert isinstance(done, TakenBack)
             except bucketmq.Unavailable:
                 assert fault.startswith("unavailable"), (fault, at)
             hit = bad.hands.hit
@@ -273,9 +274,9 @@ def test_one_takes_back_while_another_decides_and_there_is_one_end(first: str, *
             found = follows(world)
             undone, decided = (answer, met[0]) if first == "undo" else (met[0], answer)
             if undone is not None:
-                assert isinstance(undone, posts.TakenBack), "nobody else can have taken it back"
+                assert isinstance(undone, TakenBack), "nobody else can have taken it back"
             if decided is not None:
-                assert isinstance(decided, posts.Reviewed) == (found.review is not None and bool(found.undone)), at
+                assert isinstance(decided, Reviewed) == (found.review is not None and bool(found.undone)), at
             assert audited(world.connect()).count(("uphold", "emil", 1)) == (
                 found.review is not None and found.review.reviewer == "emil"
             )
@@ -299,7 +300,7 @@ def test_two_administrators_at_once_take_back_one_decision_once() -> None:
         one.hands.meddle = meddle
         answer = undo(one)
         if met:
-            assert {type(answer), type(met[0])} == {posts.TakenBack, posts.Refused}, at
+            assert {type(answer), type(met[0])} == {TakenBack, Refused}, at
             finish(world, seen)
             assert len(follows(world).undone) == 1
         world.close()

@@ -20,6 +20,7 @@ from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.moderation import posts
 from bucketmq.apps.moderation.ids import ID_BYTES_MAX, PART_BYTES_MAX
 from bucketmq.apps.moderation.queues import AUDIT, SUBMISSIONS, open_own
+from bucketmq.apps.moderation.register import Accepted
 from bucketmq.apps.moderation.settings import ModerationSettings
 from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.procedures.requests import Procedure
@@ -134,7 +135,7 @@ async def _answer(parts: Parts, request: Request, *, local: bool) -> tuple[int, 
     return 201, {"id": accepted.id, "status": "pending"}, {}
 
 
-async def _accepted(parts: Parts, request: Request, *, local: bool) -> posts.Accepted:
+async def _accepted(parts: Parts, request: Request, *, local: bool) -> Accepted:
     settings, headers = parts.settings, headers_of(request.scope)
     if settings.access.no_auth and local:
         parts.guard.check_local(request.scope)

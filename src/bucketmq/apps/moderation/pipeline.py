@@ -16,6 +16,7 @@ import msgspec
 from bucketmq.apps.moderation.classify import Classifier
 from bucketmq.apps.moderation.classify.choose import choice_of
 from bucketmq.apps.moderation.ids import key_of
+from bucketmq.apps.moderation.queues import READER, SUBMISSIONS
 from bucketmq.apps.moderation.record import CATEGORIES, PENDING, Post, Verdict, in_doubt, record_of
 from bucketmq.errors import BucketMQError, Invalid, Unsupported
 from bucketmq.pipeline import FromQueue, Outcomes, Pipeline, ToObjects, stage
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger("bucketmq.moderation")
-
-SUBMISSIONS = "submissions"
-NAME = "moderation"
 
 SUBMISSION = "id string, text string, media_url string, revision bigint, accepted_at string"
 """The body of a submission."""
@@ -128,7 +126,7 @@ def pipeline(*, classifier: str = "embedded", private_images: bool = False) -> P
     """The pipeline with the chosen classifier: embedded, claude, cascade or none."""
     choice = choice_of(classifier, private_images=private_images)
     return Pipeline(
-        name=NAME,
+        name=READER,
         about="judge submitted posts and write them below pending/ with the verdict",
         source=FromQueue(SUBMISSIONS, body_schema=SUBMISSION),
         task_rows=TASK_ROWS,

@@ -36,7 +36,6 @@ from bucketmq.apps.moderation.register import (
     Decision,
     Refused,
     Register,
-    Review,
     Reviewed,
     Superseded,
     TakenBack,
@@ -65,41 +64,6 @@ TEXT_CHARS_MAX = 100_000
 MEDIA_URL_CHARS_MAX = 2_048
 NOTE_CHARS_MAX = 4_000
 REVIEWER_CHARS_MAX = 200
-
-__all__ = [
-    "ACTIONS",
-    "CHORES",
-    "ESCALATED",
-    "SUBMISSIONS",
-    "Accepted",
-    "Action",
-    "Counted",
-    "Decided",
-    "Decision",
-    "Entry",
-    "Line",
-    "PostState",
-    "Refused",
-    "Register",
-    "Review",
-    "Reviewed",
-    "RoutedPost",
-    "Saying",
-    "Superseded",
-    "TakenBack",
-    "Waiting",
-    "accept",
-    "count",
-    "history",
-    "look_at",
-    "overview",
-    "review",
-    "review_many",
-    "route",
-    "settle",
-    "undo",
-    "waiting",
-]
 
 
 def accept(bus: BucketApi, id: str, text: str, media_url: str | None = None) -> Procedure[Accepted]:
@@ -360,12 +324,7 @@ def review(
     same person saying the same again is not an error: it finishes what may have been left undone. `reviewed/<id>.json`
     then says who and when (`escalated/<id>.json` for an escalation), and the object lies where it belongs.
     """
-    check_id(id)
-    _check_text(reviewer, "reviewer", REVIEWER_CHARS_MAX)
-    if note:
-        _check_text(note, "note", NOTE_CHARS_MAX)
-    if action not in ACTIONS:
-        raise Invalid(f"a reviewer can {', '.join(ACTIONS)}, not {action!r}")
+    _check_saying(id, action, note, reviewer=reviewer)
     bucket = yield from bus.open()
     if (yield from read_register(bucket, id)) is None and not (yield from _adopt(bucket, id)):
         raise NotFound(f"there is no post {id!r}; check its id")
@@ -384,6 +343,16 @@ def review(
         yield from audit.note(bucket, audit.said(id, said.review, said.before), again=not said.new)
     yield from places.settle(bucket, id)
     return said
+
+
+def _check_saying(id: str, action: Action, note: str, **who: str) -> None:
+    check_id(id)
+    for name, text in who.items():
+        _check_text(text, name, REVIEWER_CHARS_MAX)
+    if note:
+        _check_text(note, "note", NOTE_CHARS_MAX)
+    if action not in ACTIONS:
+        raise Invalid(f"a reviewer can {', '.join(ACTIONS)}, not {action!r}")
 
 
 class Saying(msgspec.Struct, frozen=True):
@@ -431,12 +400,7 @@ def undo(
     then lies where it lay before and waits for a person again, `reviewed/<id>.json` is gone, and the register remembers
     both. The same call again finishes what may have been left undone. Costs what a review does.
     """
-    check_id(id)
-    _check_text(by, "by", REVIEWER_CHARS_MAX)
-    if note:
-        _check_text(note, "note", NOTE_CHARS_MAX)
-    if action not in ACTIONS:
-        raise Invalid(f"a reviewer can {', '.join(ACTIONS)}, not {action!r}")
+    _check_saying(id, action, note, by=by)
     bucket = yield from bus.open()
     if (yield from read_register(bucket, id)) is None:
         raise NotFound(f"nothing was decided about a post {id!r}; check its id")
@@ -581,22 +545,20 @@ class Counted(msgspec.Struct, frozen=True):
     """Those that the pipeline has not judged yet."""
     objects: dict[str, int]
     """By prefix."""
+    at_least: list[str]
+    """The prefixes below which there are more than were counted."""
 
 
-def overview(bus: BucketApi) -> Procedure[Counted]:
-    """How many posts are where. One LIST for each 999 objects, and a few requests more."""
-    sent, unjudged = yield from submitted((yield from bus.open()))
-    return Counted(sent, unjudged, (yield from count(bus)))
-
-
-def count(bus: BucketApi) -> Procedure[dict[str, int]]:
-    """How many objects lie below which prefix. One LIST for each 999 objects."""
+def overview(bus: BucketApi, *, pages_max: int = 1_000_000) -> Procedure[Counted]:
+    """How many posts are where. One LIST for each 999 objects, up to so many pages, and a few requests more."""
     bucket = yield from bus.open()
-    counts = {}
+    sent, unjudged = yield from submitted(bucket)
+    counts, at_least = {}, []
     for prefix in (PENDING, *OUTCOMES, REVIEWED, ESCALATED):
-        entries, _ = yield from list_all(full_key(bucket, prefix))
+        entries, more = yield from list_all(full_key(bucket, prefix), pages_max=pages_max)
         counts[prefix] = len(entries)
-    return counts
+        at_least += [prefix] * more
+    return Counted(sent, unjudged, counts, at_least)
 
 
 def _ids(bucket: OpenBucket, prefix: str) -> Procedure[dict[str, Listed]]:

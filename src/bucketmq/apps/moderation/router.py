@@ -20,6 +20,7 @@ from bucketmq import aio
 from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.moderation import notice, posts, register
 from bucketmq.apps.moderation.ids import id_at
+from bucketmq.apps.moderation.queues import CHORES
 from bucketmq.apps.moderation.record import OUTCOMES, PENDING
 from bucketmq.apps.moderation.routing import STANDARD, Thresholds
 from bucketmq.apps.moderation.settings import ModerationSettings
@@ -194,7 +195,7 @@ class Router:
 
     async def _chores(self) -> None:
         """Settle the posts whose reviewers may have died before they did so."""
-        queue, bus = self._bucket.queue(posts.CHORES), bus_of(self._bucket)
+        queue, bus = self._bucket.queue(CHORES), bus_of(self._bucket)
         while deliveries := list(await queue.receive(CHORES_AT_A_TIME)):
             for delivery in deliveries:
                 try:

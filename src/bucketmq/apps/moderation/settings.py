@@ -14,32 +14,8 @@ from bucketmq.apps.moderation.register import UNDO_SECONDS
 from bucketmq.apps.moderation.routing import STANDARD, Thresholds
 from bucketmq.apps.settings import SECRET, THE_BUCKET, AppSettings, Variable, read_settings
 
-BUCKET_NAME = "BUCKET_NAME"
-WEBHOOK_SECRET = "WEBHOOK_SECRET"
-REVIEW_WEBHOOK_URL = "REVIEW_WEBHOOK_URL"
-REVIEW_WEBHOOK_FORMAT = "REVIEW_WEBHOOK_FORMAT"
 REVIEW_WEBHOOK_TOKEN = "REVIEW_WEBHOOK_TOKEN"
-INGEST_TOKEN = "INGEST_TOKEN"
-PORT_INGEST = "PORT_INGEST"
-PORT_ROUTER = "PORT_ROUTER"
-PORT_DESK = "PORT_DESK"
 DESK_TOKENS = "DESK_TOKENS"
-ANTHROPIC_API_KEY = "ANTHROPIC_API_KEY"
-ANTHROPIC_BASE_URL = "ANTHROPIC_BASE_URL"
-
-OF_AGENTS = (
-    BUCKET_NAME,
-    WEBHOOK_SECRET,
-    REVIEW_WEBHOOK_URL,
-    REVIEW_WEBHOOK_FORMAT,
-    REVIEW_WEBHOOK_TOKEN,
-    INGEST_TOKEN,
-    PORT_INGEST,
-    PORT_ROUTER,
-    PORT_DESK,
-    DESK_TOKENS,
-)
-"""The variables that are moderation's own."""
 
 _SCHEMES = ("s3://", "gs://", "az://", "file://", "memory://")
 
@@ -56,20 +32,20 @@ def _port(about: str) -> Meta:
 class ModerationSettings(AppSettings, frozen=True, kw_only=True):
     """What all agents of moderation share."""
 
-    url: Annotated[str, Meta(description="the bucket"), Variable(BUCKET_NAME, read=bucket_called), THE_BUCKET]
-    port_ingest: Annotated[int, _port("where posts are submitted"), Variable(PORT_INGEST)] = 8080
-    port_router: Annotated[int, _port("where the provider posts notifications"), Variable(PORT_ROUTER)] = 8081
-    port_desk: Annotated[int, _port("where people review"), Variable(PORT_DESK)] = 8082
+    url: Annotated[str, Meta(description="the bucket"), Variable("BUCKET_NAME", read=bucket_called), THE_BUCKET]
+    port_ingest: Annotated[int, _port("where posts are submitted"), Variable("PORT_INGEST")] = 8080
+    port_router: Annotated[int, _port("where the provider posts notifications"), Variable("PORT_ROUTER")] = 8081
+    port_desk: Annotated[int, _port("where people review"), Variable("PORT_DESK")] = 8082
     ingest_tokens: Annotated[
         tuple[str, ...],
         Meta(description="required of submissions; none: anybody may submit"),
-        Variable(INGEST_TOKEN),
+        Variable("INGEST_TOKEN"),
         SECRET,
     ] = ()
     webhook_secrets: Annotated[
         tuple[str, ...],
         Meta(description="required of notifications; none: no webhook"),
-        Variable(WEBHOOK_SECRET),
+        Variable("WEBHOOK_SECRET"),
         SECRET,
     ] = ()
     desk_tokens: Annotated[
@@ -79,12 +55,12 @@ class ModerationSettings(AppSettings, frozen=True, kw_only=True):
         tuple[str, ...], Meta(description="proxies whose X-Forwarded-For says who is calling")
     ] = ()
     review_url: Annotated[
-        str | None, Meta(description="the webhook notified of flagged posts"), Variable(REVIEW_WEBHOOK_URL), SECRET
+        str | None, Meta(description="the webhook notified of flagged posts"), Variable("REVIEW_WEBHOOK_URL"), SECRET
     ] = None
     review_format: Annotated[
         Literal["slack", "json", "pagerduty"],
         Meta(description="the format of its requests"),
-        Variable(REVIEW_WEBHOOK_FORMAT),
+        Variable("REVIEW_WEBHOOK_FORMAT"),
     ] = "slack"
     review_token: Annotated[
         str | None,
@@ -105,8 +81,8 @@ class ModerationSettings(AppSettings, frozen=True, kw_only=True):
         Meta(ge=0, description="how long people may take back their own decisions"),
         Variable("MODERATION_UNDO_SECONDS"),
     ] = UNDO_SECONDS
-    anthropic_api_key: Annotated[str | None, Variable(ANTHROPIC_API_KEY), SECRET] = None
-    anthropic_base_url: Annotated[str | None, Variable(ANTHROPIC_BASE_URL)] = None
+    anthropic_api_key: Annotated[str | None, Variable("ANTHROPIC_API_KEY"), SECRET] = None
+    anthropic_base_url: Annotated[str | None, Variable("ANTHROPIC_BASE_URL")] = None
     thresholds: Annotated[Thresholds, Meta(description="which probability leads where")] = STANDARD
 
 

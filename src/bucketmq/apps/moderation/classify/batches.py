@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from bucketmq.apps.moderation.classify.answer import verdict_of
-from bucketmq.apps.moderation.classify.claude import after_all, not_shown
-from bucketmq.apps.moderation.classify.prompt import PROMPT, request
+from bucketmq.apps.moderation.classify.claude import after_all, no_judgement, not_shown, question
+from bucketmq.apps.moderation.classify.prompt import PROMPT
 from bucketmq.apps.moderation.record import Post, Verdict
 from bucketmq.errors import BucketMQError, Denied, Invalid, NotFound, Unavailable
 from bucketmq.models.budget import Budget, Usage
-from bucketmq.models.claude import PLAIN_SETTINGS, ClaudeSettings, Message, connect, input_tokens_at_most
+from bucketmq.models.claude import PLAIN_SETTINGS, ClaudeSettings, Message, OfSettings, connect, input_tokens_at_most
 
 if TYPE_CHECKING:
     import httpx2
@@ -70,7 +69,7 @@ class _Line(msgspec.Struct, frozen=True):
     result: dict[str, Any]
 
 
-class ClaudeBatches:
+class ClaudeBatches(OfSettings):
     """Submits posts in batches and collects their verdicts. `close` when done."""
 
     def __init__(self, settings: ClaudeSettings = PLAIN_SETTINGS, *, api_key: str = "") -> None:
@@ -115,34 +114,22 @@ class ClaudeBatches:
                 verdict = self._verdict(post, line.result, name[2])
                 if name[1] not in found or (found[name[1]].doubt is not None and verdict.doubt is None):
                     found[name[1]] = verdict
-        return [
-            self._doubt(why) if (why := not_shown(post)) is not None else found.get(_digest(post, self.settings.model))
-            for post in posts
-        ]
+        judged: list[Verdict | None] = []
+        for post in posts:
+            why = not_shown(post)
+            judged.append(
+                found.get(_digest(post, self.settings.model)) if why is None else no_judgement(why, self.settings)
+            )
+        return judged
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"ClaudeBatches(model={self.settings.model!r})"
-
-    def __reduce__(self) -> tuple[type[ClaudeBatches], tuple[ClaudeSettings]]:
-        return ClaudeBatches, (self.settings,)
-
     def _requests(self, posts: Sequence[Post]) -> list[dict[str, Any]]:
         made: dict[str, dict[str, Any]] = {}
         for post in posts:
-            digest, mark = _digest(post, self.settings.model), secrets.token_hex(8)
-            params = request(
-                post, mark=mark, model=self.settings.model, output_tokens_max=self.settings.output_tokens_max
-            )
+            digest, (mark, params) = _digest(post, self.settings.model), question(post, self.settings)
             at_most = Usage(input_tokens_at_most(params), self.settings.output_tokens_max)
             if digest not in made and not isinstance(self.budget.take(at_most, discount=DISCOUNT), str):
                 made[digest] = {"custom_id": f"{digest}-{mark}", "params": params}
@@ -150,11 +137,11 @@ class ClaudeBatches:
 
     def _verdict(self, post: Post, result: dict[str, Any], mark: str) -> Verdict:
         if result.get("type") != "succeeded":
-            return self._doubt(f"its request in the batch ended as {str(result.get('type'))[:40]!r}")
+            return no_judgement(f"its request in the batch ended as {str(result.get('type'))[:40]!r}", self.settings)
         try:
             message = msgspec.convert(result.get("message"), Message)
         except msgspec.ValidationError:
-            return self._doubt("its result in the batch is not a message")
+            return no_judgement("its result in the batch is not a message", self.settings)
         return after_all(post, verdict_of(message, mark=mark))
 
     def _lines(self, batch_id: str) -> Iterator[_Line]:
@@ -196,9 +183,6 @@ class ClaudeBatches:
         if status in (408, 409, 429) or status >= 500:
             return Unavailable(f"{where} answered with status {status}; try again later")
         return Invalid(f"{where} refused the request with status {status}; check the model and the settings")
-
-    def _doubt(self, why: str) -> Verdict:
-        return Verdict((), self.settings.model, prompt=PROMPT, doubt=f"{self.settings.model} gave no judgement: {why}")
 
 
 def _digest(post: Post, model: str) -> str:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
+from typing import Any
 
 import msgspec
 
@@ -21,13 +21,13 @@ from bucketmq.apps.moderation.classify.prompt import PROMPT, TEXT_CHARS_MAX, req
 from bucketmq.apps.moderation.record import Post, Verdict
 from bucketmq.errors import BucketMQError, Unavailable
 from bucketmq.models.budget import Budget, Spent
-from bucketmq.models.claude import PLAIN_SETTINGS, Answered, ClaudeClient, ClaudeSettings, Unanswered
+from bucketmq.models.claude import PLAIN_SETTINGS, Answered, ClaudeClient, ClaudeSettings, OfSettings, Unanswered
 
 OUTAGES_MAX = 3
 """After so many posts in a row for which the API had no answer, the rest of a call is not asked."""
 
 
-class Claude:
+class Claude(OfSettings):
     """A classifier that asks Claude about each post. `close` when done.
 
     Raises `Unavailable` if the API gave no answer for any post of a call, and `Denied` or `Invalid` if it refuses the
@@ -72,24 +72,11 @@ class Claude:
         self._pool.shutdown()
         self._client.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"Claude(model={self.settings.model!r})"
-
-    def __reduce__(self) -> tuple[type[Claude], tuple[ClaudeSettings]]:
-        return Claude, (self.settings,)
-
     def _judge(self, post: Post, call: _Call) -> Verdict:
         if (why := not_shown(post)) is not None:
             call.answered()
-            return self._doubt(why)
-        mark = secrets.token_hex(8)
-        asked = request(post, mark=mark, model=self.settings.model, output_tokens_max=self.settings.output_tokens_max)
+            return no_judgement(why, self.settings)
+        mark, asked = question(post, self.settings)
         match self._client.ask(asked, is_over=lambda: call.over):
             case Answered(message, attempts):
                 call.answered()
@@ -102,10 +89,17 @@ class Claude:
                     why = f"the API gave no answer: {why}"
                 elif not call.over:
                     call.answered()
-                return _after(attempts, self._doubt(why))
+                return _after(attempts, no_judgement(why, self.settings))
 
-    def _doubt(self, why: str) -> Verdict:
-        return Verdict((), self.settings.model, prompt=PROMPT, doubt=f"{self.settings.model} gave no judgement: {why}")
+
+def question(post: Post, settings: ClaudeSettings) -> tuple[str, dict[str, Any]]:
+    """What is asked about a post, and the mark that its answer must repeat."""
+    mark = secrets.token_hex(8)
+    return mark, request(post, mark=mark, model=settings.model, output_tokens_max=settings.output_tokens_max)
+
+
+def no_judgement(why: str, settings: ClaudeSettings) -> Verdict:
+    return Verdict((), settings.model, prompt=PROMPT, doubt=f"{settings.model} gave no judgement: {why}")
 
 
 def not_shown(post: Post) -> str | None:

@@ -60,7 +60,7 @@ class Account(msgspec.Struct, frozen=True):
 
 def counts(bucket: Bucket) -> dict[str, int]:
     """Objects by prefix, for the screen."""
-    return run_now(bucket, posts.count(bus_of(bucket)))
+    return run_now(bucket, posts.overview(bus_of(bucket))).objects
 
 
 def add_up(bucket: Bucket, told: Told, mailbox: Mailbox) -> Account:

@@ -19,7 +19,8 @@ from bucketmq.apps.moderation.demo.feed import Feed
 from bucketmq.apps.moderation.demo.mailbox import Mailbox
 from bucketmq.apps.moderation.demo.posts import samples
 from bucketmq.apps.moderation.record import OUTCOMES
-from bucketmq.apps.moderation.settings import OF_AGENTS
+from bucketmq.apps.moderation.settings import ModerationSettings
+from bucketmq.apps.settings import variables_of
 from bucketmq.client import Bucket, connect
 from bucketmq.crew import Crew
 from bucketmq.errors import BucketMQError, Unavailable
@@ -191,8 +192,10 @@ class Show:
 
 
 def crew_of(folder: Path, environment: dict[str, str]) -> Crew:
-    """A crew of commands. Variables that are set for real agents are not for these: made-up posts must not go there."""
-    return Crew(folder, {**dict.fromkeys(OF_AGENTS, ""), **environment})
+    """A crew of commands. Variables that are set for real agents are not for these: made-up posts must not go there.
+    Claude may judge them, if it is chosen."""
+    of_agents = [name for name in variables_of(ModerationSettings) if not name.startswith("ANTHROPIC_")]
+    return Crew(folder, {**dict.fromkeys(of_agents, ""), **environment})
 
 
 def _free_port() -> int:

@@ -6,7 +6,6 @@ back is decided by the register (`posts.undo`); here is only said to whom it is 
 
 from __future__ import annotations
 
-import base64
 from collections import deque
 from collections.abc import Iterable
 from typing import Literal
@@ -15,6 +14,7 @@ import msgspec
 
 from bucketmq import aio
 from bucketmq.apps.moderation.audit import DECIDED, Line
+from bucketmq.apps.moderation.desk.index import read_cursor, write_cursor
 from bucketmq.apps.moderation.desk.reading import Reader, last
 from bucketmq.apps.moderation.queues import DECISIONS
 from bucketmq.apps.moderation.record import FLAGGED, NEEDS_REVIEW
@@ -132,7 +132,7 @@ class Ledger:
         rows = [self._row(line, undone.get(line.action), caller, now) for line in self._lines if line.did != "undo"]
         rows.sort(key=_place, reverse=True)
         of_filter = [row for row in rows if _fits(row, wanted)]
-        start = _read_cursor(wanted.after) if wanted.after else None
+        start: Place | None = read_cursor(wanted.after, Place) if wanted.after else None
         rest = of_filter if start is None else [row for row in of_filter if _place(row) < start]
         page = rest[: wanted.limit]
         return Page(
@@ -142,7 +142,7 @@ class Ledger:
             full=len(self._lines) == KEPT_MAX,
             people=tuple(sorted({row.by for row in rows})),
             agreement=agreement(of_filter),
-            next=_write_cursor(_place(page[-1])) if len(rest) > wanted.limit else None,
+            next=write_cursor(_place(page[-1])) if len(rest) > wanted.limit else None,
         )
 
     def _row(self, line: Line, undo: Line | None, caller: Caller, now: float) -> Decided:
@@ -201,15 +201,3 @@ Place = tuple[str, str, str]
 
 def _place(row: Decided) -> Place:
     return row.at, row.id, f"{row.turn}{row.action}"
-
-
-def _write_cursor(place: Place) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
-
-
-def _read_cursor(text: str) -> Place:
-    try:
-        place: Place = msgspec.json.decode(base64.urlsafe_b64decode(text), type=tuple[str, str, str])
-    except ValueError:  # of the base64, of the JSON, and of its shape
-        raise Invalid("the cursor is not valid; start with the first page") from None
-    return place

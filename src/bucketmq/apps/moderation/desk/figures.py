@@ -10,21 +10,16 @@ from typing import Any
 import msgspec
 
 from bucketmq import aio
-from bucketmq.api.bucket import BucketApi
+from bucketmq.apps.moderation import posts
 from bucketmq.apps.moderation.desk.flow import MINUTES, WINDOW_SECONDS, Flow, Submission
 from bucketmq.apps.moderation.desk.reading import Reader, since
-from bucketmq.apps.moderation.places import ESCALATED
-from bucketmq.apps.moderation.queues import AUDIT, SUBMISSIONS, submitted
-from bucketmq.apps.moderation.record import OUTCOMES, PENDING, REVIEWED
+from bucketmq.apps.moderation.queues import AUDIT, SUBMISSIONS
 from bucketmq.dashboard.follow import Follower
 from bucketmq.dashboard.site import Kept
 from bucketmq.events.event import seconds_of
 from bucketmq.procedures.claiming.browse import inline_body
-from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.queues import DELIVERIES, EVENTS
-from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules.journal import Attempt
-from bucketmq.procedures.verbs import list_all
 from bucketmq.queue.message import Message
 from bucketmq.server.place import bus_of, run, seconds_now
 
@@ -75,7 +70,8 @@ class Figures:
         return True
 
     async def _count(self) -> dict[str, Any]:
-        return await run(self._bucket, _counts(bus_of(self._bucket)))
+        counted = await run(self._bucket, posts.overview(bus_of(self._bucket), pages_max=COUNT_PAGES_MAX))
+        return msgspec.structs.asdict(counted)
 
 
 def _submission(message: Message) -> Submission | None:
@@ -89,16 +85,3 @@ def _submission(message: Message) -> Submission | None:
     except (ValueError, KeyError, TypeError):
         return None
     return Submission(message.key, 1, at, at) if message.body_at is not None and message.key else None
-
-
-def _counts(bus: BucketApi) -> Procedure[dict[str, Any]]:
-    """One LIST for each 999 objects, up to a limit, and a few requests more."""
-    bucket = yield from bus.open()
-    sent, unjudged = yield from submitted(bucket)
-    counts, at_least = {}, []
-    for prefix in (PENDING, *OUTCOMES, REVIEWED, ESCALATED):
-        entries, more = yield from list_all(full_key(bucket, prefix), pages_max=COUNT_PAGES_MAX)
-        counts[prefix] = len(entries)
-        if more:
-            at_least.append(prefix)
-    return {"submitted": sent, "unjudged": unjudged, "objects": counts, "at_least": at_least}

@@ -24,7 +24,8 @@ from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.moderation import posts, routing
 from bucketmq.apps.moderation.desk.survey import survey
 from bucketmq.apps.moderation.ids import id_at, key_of
-from bucketmq.apps.moderation.posts import ESCALATED, Entry
+from bucketmq.apps.moderation.places import ESCALATED
+from bucketmq.apps.moderation.posts import Entry
 from bucketmq.apps.moderation.record import (
     CATEGORIES,
     FLAGGED,
@@ -197,7 +198,7 @@ class Index:
         matching = self.matching(query)
         start = 0
         if query.after:
-            last = _read_cursor(query.after)
+            last: Place = read_cursor(query.after, Place)
             start = next((n for n, item in enumerate(matching) if _place(item, query.sort) > last), len(matching))
         page = matching[start : start + query.limit]
         more = start + query.limit < len(matching)
@@ -211,7 +212,7 @@ class Index:
             complete=self.complete,
             unread=self.unread,
             left_off=self.left_off,
-            next=_write_cursor(_place(page[-1], query.sort)) if more else None,
+            next=write_cursor(_place(page[-1], query.sort)) if more else None,
         )
 
     async def look_at(self, id: str) -> posts.PostState:
@@ -434,16 +435,16 @@ def _place(item: Item, sort: Sort) -> Place:
             return item.confidence, item.id
 
 
-def _write_cursor(place: Place) -> str:
+def write_cursor(place: tuple[object, ...]) -> str:
+    """Where a page ends, for the next one."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
 
 
-def _read_cursor(text: str) -> Place:
+def read_cursor(text: str, kind: Any) -> Any:
     try:
-        place: Place = msgspec.json.decode(base64.urlsafe_b64decode(text), type=tuple[float, str])
+        return msgspec.json.decode(base64.urlsafe_b64decode(text), type=kind)
     except ValueError:  # of the base64, of the JSON, and of its shape
         raise Invalid("the cursor is not valid; start with the first page") from None
-    return place
 
 
 def as_json(items: Iterable[Item]) -> list[dict[str, Any]]:
@@ -455,6 +456,3 @@ def as_json(items: Iterable[Item]) -> list[dict[str, Any]]:
         del row["state"]
         shown.append(row)
     return shown
-
-
-__all__ = ["PAGE", "Found", "Index", "Item", "Query", "as_json", "item_of"]

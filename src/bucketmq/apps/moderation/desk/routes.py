@@ -20,8 +20,9 @@ from bucketmq.apps.moderation.desk.figures import Figures
 from bucketmq.apps.moderation.desk.images import Images, Shown
 from bucketmq.apps.moderation.desk.index import Index, Item, Query, as_json, item_of
 from bucketmq.apps.moderation.history import history_of
-from bucketmq.apps.moderation.posts import Action, Entry, PostState, Refused, Saying
+from bucketmq.apps.moderation.posts import Entry, PostState, Saying
 from bucketmq.apps.moderation.record import CATEGORIES
+from bucketmq.apps.moderation.register import Action, Refused, Reviewed
 from bucketmq.dashboard.site import Site, json_answer, query_of
 from bucketmq.errors import BucketMQError, Invalid, NotFound
 from bucketmq.models.fetch import FetchSettings, Unseen
@@ -203,7 +204,7 @@ def review_routes(site: Site, fetch: FetchSettings, *, undo_seconds: float) -> A
 
 def _said_of(id: str, done: object) -> dict[str, Any]:
     """What came of one of several."""
-    if isinstance(done, posts.Reviewed):
+    if isinstance(done, Reviewed):
         return {"id": id, "done": True, "turn": done.review.turn}
     if isinstance(done, Refused):
         return {"id": id, "done": False, "sure": True, "error": done.text, "why": done.why}

@@ -11,7 +11,8 @@ import msgspec
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.moderation.ids import SUFFIX, id_of
-from bucketmq.apps.moderation.posts import ESCALATED, Entry
+from bucketmq.apps.moderation.places import ESCALATED
+from bucketmq.apps.moderation.posts import Entry
 from bucketmq.apps.moderation.record import FLAGGED, NEEDS_REVIEW, REVIEWED, Outcome
 from bucketmq.bucket.port import Entry as Listed
 from bucketmq.procedures.objects.keys import full_key

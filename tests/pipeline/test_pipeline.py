@@ -343,7 +343,7 @@ def test_a_row_of_a_table_with_a_time_that_python_has_no_room_for_can_die() -> N
     kind = "t timestamp, d date, n map<string,struct<l: array<timestamp_ntz>>>, id string"
     far = 253_402_300_800_000_000  # the year 10000
     row = {"t": far, "d": 2_932_897, "n": [("x", {"l": [far, 0]})], "id": "a"}
-    text = fallen_row(pa.RecordBatch.from_pylist([row], schema=arrow_schema(kind)), "p", Failed(0, "s", "e"), "row-1")
+    text = fallen_row(pa.RecordBatch.from_pylist([row], schema=arrow_schema(kind)), "p", Failed(0, "s", "e"))
     assert msgspec.json.decode(text)["message"]["body"] == {
         "t": "10000-01-01 00:00:00.000000Z",
         "d": "10000-01-01",
@@ -355,7 +355,7 @@ def test_a_row_of_a_table_with_a_time_that_python_has_no_room_for_can_die() -> N
 def test_a_row_of_a_table_with_a_number_that_json_has_not_dies_as_it_was() -> None:
     row = {"x": float("nan"), "y": [1.5, float("-inf")], "z": {"w": float("inf")}, "n": None}
     schema = arrow_schema("x double, y array<double>, z struct<w: float>, n double")
-    text = fallen_row(pa.RecordBatch.from_pylist([row], schema=schema), "p", Failed(0, "s", "e"), "row-1")
+    text = fallen_row(pa.RecordBatch.from_pylist([row], schema=schema), "p", Failed(0, "s", "e"))
     assert msgspec.json.decode(text)["message"]["body"] == {
         "x": "nan",
         "y": [1.5, "-inf"],

@@ -15,6 +15,7 @@ from bucketmq.errors import Invalid, NotFound
 from bucketmq.procedures.upkeep.archive import Archive, Spans, begin, finish
 from bucketmq.procedures.upkeep.archive import release as let_go
 from bucketmq.queue.settings import DEAD_SUFFIX
+from bucketmq.spark.opened import Opened, opened
 from bucketmq.spark.options import Place, place_of
 from bucketmq.spark.running.tasks import on_executors
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from bucketmq.spark.history.archive import Deaths, Made
-    from bucketmq.spark.opened import Opened
     from bucketmq.spark.read.plan import Piece
 
 FILE_BYTES = 32 << 20
@@ -75,26 +75,20 @@ def run(
     return msgspec.structs.replace(done, dead_letters=None if dead is None else chore.archive(dead))
 
 
-def _opened(place: Place) -> Opened:
-    from bucketmq.spark.opened import opened
-
-    return opened(place)
-
-
 def _dead_letters(place: Place) -> Place | None:
     """Where the dead letters of a queue are; None if it never had any."""
     if place.queue.endswith(DEAD_SUFFIX):
         return None
     dead = msgspec.structs.replace(place, queue=place.queue + DEAD_SUFFIX)
     try:
-        _opened(dead)
+        opened(dead)
     except NotFound:
         return None
     return dead
 
 
 def _released(place: Place, dead: Archived | None) -> Archived:
-    here = _opened(place)
+    here = opened(place)
     archive = here.run(let_go(here.queue))
     return msgspec.structs.replace(_archived(place, archive), dead_letters=dead)
 
@@ -128,7 +122,7 @@ class _Chore:
     def archive(self, place: Place) -> Archived:
         from bucketmq.spark.history.archive import lost_of, make_files, pieces_of, prepare, works
 
-        here = _opened(place)
+        here = opened(place)
         rounds = 0
         made: list[Made] = []
         while True:
@@ -157,7 +151,7 @@ class _Chore:
         dead = _dead_letters(place)
         if dead is None:
             return {}
-        there = _opened(dead)
+        there = opened(dead)
         there.run(begin(there.queue))  # held from now on: trimming takes none while they are looked at
         ranges = ranges_of(archive)
         since = here.run(stored_since(here.queue, ranges))

@@ -26,13 +26,13 @@ from bucketmq.queue.head import Span
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.queue.spans import without
 from bucketmq.spark.history.standing import UNSETTLED
+from bucketmq.spark.opened import opened
 from bucketmq.spark.options import Place, place_of
 from bucketmq.spark.running.tasks import on_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bucketmq.spark.opened import Opened
 
 COLUMNS = """queue string, subscription string, rule string, day string, sent bigint, settled bigint, dead bigint,
     unsettled bigint, expired bigint, lost bigint, complete boolean"""
@@ -113,12 +113,6 @@ def _queues(url: str, options: Mapping[str, str]) -> list[str]:
         return bucket.queues()
 
 
-def _opened(place: Place) -> Opened:
-    from bucketmq.spark.opened import opened
-
-    return opened(place)
-
-
 class Bounds(msgspec.Struct, frozen=True):
     """What of a queue there should be: of each shard the offsets from `starts` up to `ends`, without the trimmed."""
 
@@ -154,7 +148,7 @@ def _queue_lines(spark: SparkSession, place: Place) -> list[Line]:
 
     from bucketmq.spark.history.view import View
 
-    here = _opened(place)
+    here = opened(place)
     before = here.run(bounds(here.queue, None))
     view = View(spark, place.url, dict(place.options), strict=False)
     ends = spark.createDataFrame(list(before.ends.items()), "shard int, its_end bigint")
@@ -270,7 +264,7 @@ class _Count(msgspec.Struct, frozen=True):
 
 
 def _rule_lines(spark: SparkSession, place: Place) -> list[Line]:
-    here = _opened(place)
+    here = opened(place)
     kept = here.run(list_rules(here.queue.bucket))
     rules = [each.rule for _, each in sorted(kept.items()) if each.rule.removed_at is None]
     tasks = []
@@ -295,7 +289,7 @@ def _rule_line(subscription: str, rule: str, day: str, audited: Sequence[Audited
 
 def _count(task: _Count) -> dict[str, Audited]:
     """What a rule was given of a shard, by the day of the change. On an executor."""
-    here = _opened(task.place)
+    here = opened(task.place)
     days: dict[str, Audited] = {}
     books = Books(
         task.rule,

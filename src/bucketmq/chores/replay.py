@@ -34,12 +34,12 @@ from bucketmq.procedures.verbs import get_document
 from bucketmq.queue.message import Message
 from bucketmq.queue.settings import DEAD_SUFFIX, check_name
 from bucketmq.spark.history.standing import standings
+from bucketmq.spark.opened import opened
 from bucketmq.spark.options import Place, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bucketmq.spark.opened import Opened
 
 OF_HEADER = "bucketmq-replay-of"
 """In a message that was replayed to one subscription: the shard and offset of the one it repeats."""
@@ -91,12 +91,6 @@ def run(
         return _into_queue(rows, bucket_url, to_queue, given, replay_id, dry_run=dry_run)
     target = _Subscription(place_of(bucket_url, queue, given), replay_id, subscription=subscription, rule=rule)
     return target.replay(rows, pace, dry_run=dry_run)
-
-
-def _opened(place: Place) -> Opened:
-    from bucketmq.spark.opened import opened
-
-    return opened(place)
 
 
 def _predicates(replay_id: str, since: str | None, until: str | None, key: str | None, where: str | None) -> list[Any]:
@@ -156,7 +150,7 @@ def _into_queue(
 def _published(place: Place, transaction: str) -> Publication | None:
     """What the transaction published into a queue, if it is done; nothing where there is no queue yet."""
     try:
-        there = _opened(place)
+        there = opened(place)
     except NotFound:
         return None
     return there.run(_register(there.queue, transaction))
@@ -174,7 +168,7 @@ class _Subscription:
     def __init__(self, place: Place, replay_id: str, *, subscription: str | None, rule: str | None) -> None:
         self._place = place
         self._id = replay_id
-        self._here = _opened(place)
+        self._here = opened(place)
         self._rule = None if rule is None else self._here.run(get_rule(self._here.queue.bucket, rule))
         name = subscription if self._rule is None else self._rule.subscription
         assert name is not None

@@ -16,13 +16,13 @@ from bucketmq.errors import Invalid
 from bucketmq.procedures.objects.sweep import KEYS_MAX, Compared, Share, Swept, Work, begin, compare, finish, take
 from bucketmq.procedures.objects.sweep_split import shares, split
 from bucketmq.procedures.queues import EVENTS
+from bucketmq.spark.opened import opened
 from bucketmq.spark.options import Place, place_of
 from bucketmq.spark.running.tasks import on_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bucketmq.spark.opened import Opened
 
 TASKS = 32
 
@@ -49,7 +49,7 @@ def run(
     if tasks < 1 or keys_max < 1 or (range_keys is not None and range_keys < 1):
         raise Invalid("tasks, keys_max and range_keys must be 1 or more")
     place = place_of(bucket_url, EVENTS, options or {})
-    here = _opened(place)
+    here = opened(place, create=True)
     bucket = here.queue.bucket
     work = here.run(begin(bucket, prefix=prefix, name=name, baseline=baseline))
     done = Swept()
@@ -69,12 +69,6 @@ def _small(work: Work) -> Work:
     return Work(work.name, msgspec.structs.replace(work.manifest, chunks=()), frozenset())
 
 
-def _opened(place: Place) -> Opened:
-    from bucketmq.spark.opened import opened
-
-    return opened(place, create=True)
-
-
 def _look(place: Place, work: Work, keys_max: int, range_keys: int | None, share: Share) -> Compared:
-    here = _opened(place)
+    here = opened(place, create=True)
     return here.run(compare(here.queue.bucket, work, share, keys_max=keys_max, range_keys=range_keys))

@@ -23,7 +23,7 @@ PORT_DEFAULT = 9400
 class MetricsPort:
     """Served from when it is made until it is closed, or the block ends. `Invalid` if the port cannot be had."""
 
-    def __init__(self, families: Families, host: str, port: int) -> None:
+    def __init__(self, families: Families, host: str, port: int, close: Callable[[], None] = lambda: None) -> None:
         try:
             from prometheus_client import start_http_server
         except ImportError:
@@ -36,18 +36,13 @@ class MetricsPort:
             raise Invalid(f"metrics cannot be served on {host}:{port}: {error.strerror}; choose another port") from None
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._server.server_port}{PATH}"
-        self._closers: list[Callable[[], None]] = []
-
-    def on_close(self, close: Callable[[], None]) -> None:
-        """Call this when it is closed."""
-        self._closers.append(close)
+        self._close = close
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-        for close in reversed(self._closers):
-            close()
+        self._close()
 
     def __enter__(self) -> Self:
         return self
@@ -77,12 +72,10 @@ def serve_metrics(
     """
     families, close = process_families(bucket, queues=queues, look_seconds=look_seconds)
     try:
-        made = MetricsPort(families, host, port)
+        return MetricsPort(families, host, port, close)
     except BaseException:
         close()
         raise
-    made.on_close(close)
-    return made
 
 
 def process_families(

@@ -12,7 +12,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -44,11 +44,20 @@ logger = logging.getLogger("bucketmq")
 class Push:
     """Sends the figures every so often, and once more when it is closed."""
 
-    def __init__(self, families: Families, url: str, *, service: str, every_seconds: float = PUSH_SECONDS) -> None:
+    def __init__(
+        self,
+        families: Families,
+        url: str,
+        *,
+        service: str = SERVICE,
+        every_seconds: float = PUSH_SECONDS,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
         self._families = families
         self._exporter = _exporter(url)
         self._service = service
         self._every = every_seconds
+        self._close = close
         self._began = time.time_ns()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="bucketmq-push", daemon=True)
@@ -58,6 +67,7 @@ class Push:
         self._over.set()
         self._thread.join()
         self._exporter.shutdown()
+        self._close()
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +104,7 @@ def push_metrics(
     check_collector(url)
     families, close = process_families(bucket, queues=queues, look_seconds=look_seconds)
     try:
-        return _Owning(families, url, service=service, every_seconds=every_seconds, close=close)
+        return Push(families, url, service=service, every_seconds=every_seconds, close=close)
     except BaseException:
         close()
         raise
@@ -102,19 +112,7 @@ def push_metrics(
 
 def pushed(families: Families, url: str | None) -> contextlib.AbstractContextManager[object]:
     """Send these figures while the block runs, if there is a collector."""
-    return contextlib.nullcontext() if url is None else Push(families, url, service=SERVICE)
-
-
-class _Owning(Push):
-    """One that also ends what its figures come from."""
-
-    def __init__(self, families: Families, url: str, *, service: str, every_seconds: float, close: Any) -> None:
-        self._close = close
-        super().__init__(families, url, service=service, every_seconds=every_seconds)
-
-    def close(self) -> None:
-        super().close()
-        self._close()
+    return contextlib.nullcontext() if url is None else Push(families, url)
 
 
 def check_collector(url: str) -> str:

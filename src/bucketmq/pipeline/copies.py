@@ -14,12 +14,11 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from bucketmq.bucket.port import Attributes, Found, Missing
-from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound
+from bucketmq.errors import Contended, Invalid, NotFound
 from bucketmq.events.event import plain_version
 from bucketmq.pipeline.ends import ToObjects
-from bucketmq.pipeline.objects import Did, Wanted, decide
+from bucketmq.pipeline.objects import Did, Wanted, all_abreast, decide
 from bucketmq.pipeline.things import COPY_OF, SOURCE_KEY, SOURCE_ORDER, SOURCE_VERSION, Thing, declared
-from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.batches import Failed, Stored, apart
 from bucketmq.procedures.objects.copy import Copying, Decided, copy_many
 from bucketmq.procedures.objects.keys import full_key
@@ -53,9 +52,7 @@ def _copy_group(bucket: OpenBucket, wanted: Sequence[Wanted]) -> Procedure[list[
     patience = Patience(f"copying to {wanted[0].thing.key}")
     while True:
         todo: dict[int, Copying | Move] = {}
-        for place, plan in zip(left, (yield from abreast([_plan(bucket, wanted[n]) for n in left])), strict=True):
-            if isinstance(plan, BucketMQError):
-                raise plan
+        for place, plan in zip(left, (yield from all_abreast([_plan(bucket, wanted[n]) for n in left])), strict=True):
             if isinstance(plan, Copying | Move):
                 todo[place] = plan
             else:

@@ -7,6 +7,7 @@ pipeline's name for the subscription. So it is shown, and sent again, like any o
 from __future__ import annotations
 
 import math
+import uuid
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -78,10 +79,11 @@ def fallen_message(raw: pa.RecordBatch, subscription: str, failed: Failed, back:
     return msgspec.json.encode(fallen).decode()
 
 
-def fallen_row(raw: pa.RecordBatch, subscription: str, failed: Failed, name: str) -> str:
-    """A row of a table, which never was a message: it becomes one now. `name` tells it from all others."""
+def fallen_row(raw: pa.RecordBatch, subscription: str, failed: Failed) -> str:
+    """A row of a table, which never was a message: it becomes one now, under a name of its own."""
+    name = f"row-{uuid.uuid4().hex}"
     row = raw.slice(failed.row, 1)
-    body = {name: _only_value(column) for name, column in zip(row.schema.names, row.columns, strict=True)}
+    body = {column: _only_value(values) for column, values in zip(row.schema.names, row.columns, strict=True)}
     fallen = Fallen(Message(name, "", None, None, body), subscription, 0, 0, failed.error)
     return msgspec.json.encode(fallen).decode()
 

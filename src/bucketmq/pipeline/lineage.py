@@ -23,21 +23,20 @@ old: a run for a state of that age that finds no register asks the source instea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
 from bucketmq.bucket.port import Found, Missing, Written
-from bucketmq.errors import BucketMQError, Contended, Invalid, Unavailable
+from bucketmq.errors import Contended, Invalid, Unavailable
 from bucketmq.events.event import plain_version, seconds_of
 from bucketmq.events.order import CLOCKS_SECONDS
 from bucketmq.log import documents
 from bucketmq.log.layout import EventKeys
 from bucketmq.pipeline.ends import ToObjects
-from bucketmq.pipeline.objects import Did, Wanted, write_objects
+from bucketmq.pipeline.objects import Did, Wanted, all_abreast, write_objects
 from bucketmq.pipeline.states import State
 from bucketmq.pipeline.things import SOURCE_KEY, SOURCE_ORDER, Origin, Thing, source_mark
-from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.batches import apart
 from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
@@ -49,8 +48,6 @@ from bucketmq.values import Value
 
 Became = Did | Literal["late", "removed"]
 """What became of a thing, or of one that was made before."""
-
-Result = TypeVar("Result")
 
 IsCurrent = Callable[[State], bool]
 """Whether a state is the one that the source object is in now: asked where times cannot tell which came later."""
@@ -121,23 +118,13 @@ def follow(
 
 
 def _follow_group(runs: Sequence[_Following]) -> Procedure[list[Became]]:
-    entered = yield from _all([each.announce() for each in runs])
+    entered = yield from all_abreast([each.announce() for each in runs])
     late: list[Became] = ["late" for run, found in zip(runs, entered, strict=True) if not found for _ in run.of.things]
     living = [(run, found) for run, found in zip(runs, entered, strict=True) if found is not None]
     wanted = [each for run, found in living for each in run.wanted(found)]
     wrote = iter((yield from write_objects(runs[0].bucket, wanted)))
-    ended = yield from _all([run.finish(found, [next(wrote) for _ in run.of.things]) for run, found in living])
+    ended = yield from all_abreast([run.finish(found, [next(wrote) for _ in run.of.things]) for run, found in living])
     return [*late, *(each for its in ended for each in its)]
-
-
-def _all(procedures: Sequence[Procedure[Result]]) -> Procedure[list[Result]]:
-    """Run them abreast, and raise what one of them raised when all have ended."""
-    results: list[Result] = []
-    for each in (yield from abreast(procedures)):
-        if isinstance(each, BucketMQError):
-            raise each
-        results.append(each)
-    return results
 
 
 class _Following:
@@ -301,10 +288,7 @@ def tidy_lineage(
         page = yield from list_page(EventKeys(bucket.prefix).lineages(pipeline), after=after)
         old = [entry.key for entry in page.entries if entry.stored_at < by]
         looked_at += len(page.entries)
-        for ended in (yield from abreast([_tidy(key, dry_run=dry_run) for key in old])):
-            if isinstance(ended, BucketMQError):
-                raise ended
-            removed += ended
+        removed += sum((yield from all_abreast([_tidy(key, dry_run=dry_run) for key in old])))
         if not page.more:
             return Tidied(looked_at, removed)
         after = page.entries[-1].key

@@ -7,7 +7,7 @@ Every write is conditional on the state that was seen; the loser of a race looks
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from bucketmq.bucket.port import Attributes, Found, Missing, check_key
 from bucketmq.errors import BucketMQError, Contended
@@ -25,6 +25,8 @@ from bucketmq.procedures.verbs import Patience, look
 
 Did = Literal["written", "same", "kept", "gone"]
 """What became of a thing: written; there already; something else is there and stays; or a copy's source is gone."""
+
+Result = TypeVar("Result")
 
 SHORT_BYTES = 200
 """Every file system has room for such a name."""
@@ -92,12 +94,17 @@ def _look_at(
     bucket: OpenBucket, wanted: Sequence[Wanted], places: Sequence[int]
 ) -> Procedure[dict[int, Found | Missing]]:
     keys = [full_key(bucket, check_object_key(wanted[place].thing.key)) for place in places]
-    seen: dict[int, Found | Missing] = {}
-    for place, found in zip(places, (yield from abreast([look(key) for key in keys])), strict=True):
-        if isinstance(found, BucketMQError):
-            raise found
-        seen[place] = found
-    return seen
+    return dict(zip(places, (yield from all_abreast([look(key) for key in keys])), strict=True))
+
+
+def all_abreast(procedures: Sequence[Procedure[Result]]) -> Procedure[list[Result]]:
+    """Run them abreast, and raise what one of them raised when all have ended."""
+    results: list[Result] = []
+    for each in (yield from abreast(procedures)):
+        if isinstance(each, BucketMQError):
+            raise each
+        results.append(each)
+    return results
 
 
 def check_keys(bucket: OpenBucket, keys: Iterable[str]) -> Procedure[None]:

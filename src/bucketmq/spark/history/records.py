@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from bucketmq.errors import Corrupt
 from bucketmq.log.segment import time_seconds
+from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.queue.message import BodyAt, Died
 from bucketmq.spark.read.fetch import Chunk, Fetcher
 from bucketmq.spark.read.rows import array_of, body_columns
@@ -34,38 +35,7 @@ COLUMNS = """
 """.strip()
 """The columns of a record, for Spark."""
 
-_TIME = pa.timestamp("us", tz="UTC")
-_FAILURE = pa.struct([("attempt", pa.int32()), ("error", pa.string()), ("at", _TIME), ("holder", pa.string())])
-_DIED = pa.struct(
-    [
-        ("subscription", pa.string()),
-        ("shard", pa.int32()),
-        ("offset", pa.int64()),
-        ("at", _TIME),
-        ("attempts", pa.int32()),
-        ("failures", pa.list_(_FAILURE)),
-    ]
-)
-_DEATH = pa.struct([("subscription", pa.string()), ("at", _TIME), ("attempts", pa.int32()), ("error", pa.string())])
-
-SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("key", pa.string()),
-        ("headers", pa.map_(pa.string(), pa.string())),
-        ("body", pa.string()),
-        ("body_bytes", pa.binary()),
-        ("sent_at", _TIME),
-        ("shard", pa.int32()),
-        ("offset", pa.int64()),
-        ("to", pa.string()),
-        ("fence", pa.int32()),
-        ("died", _DIED),
-        ("outcomes", pa.map_(pa.string(), pa.string())),
-        ("attempts", pa.map_(pa.string(), pa.int32())),
-        ("deaths", pa.list_(_DEATH)),
-    ]
-)
+SCHEMA = arrow_schema(COLUMNS)
 """The same for Arrow, and for the files of an archive."""
 
 

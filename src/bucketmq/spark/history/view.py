@@ -241,7 +241,8 @@ def shares(queue: OpenQueue) -> Procedure[list[Share]]:
     archive = yield from read_archive(queue)
     starts, archive = yield from _starts(queue, archive)
     how = yield from standings(queue)
-    found = [Share(files=group) for group in _groups((yield from archived_files(queue, archive)))]
+    files = sorted((yield from archived_files(queue, archive)), key=lambda file: file.key)
+    found = [Share(files=tuple(group)) for group in grouped(files, SHARE_BYTES)]
     for shard, start in starts.items():
         end = yield from listed_tail(queue, queue.log(shard))
         its = {name: {shard: each[shard]} if shard in each else {} for name, each in how.items()}
@@ -262,17 +263,6 @@ def _starts(queue: OpenQueue, archive: Archive) -> Procedure[tuple[dict[int, int
         before, archive = archive, (yield from read_archive(queue))
         if archive == before:  # trimming passed it before the register held
             return starts, archive
-
-
-def _groups(files: Sequence[ArchivedFile]) -> Iterator[tuple[ArchivedFile, ...]]:
-    group: list[ArchivedFile] = []
-    for file in sorted(files, key=lambda file: file.key):
-        group.append(file)
-        if sum(each.size_bytes for each in group) >= SHARE_BYTES:
-            yield tuple(group)
-            group = []
-    if group:
-        yield tuple(group)
 
 
 def _records(rows: Sequence[Placed], fetcher: Fetcher, how: Standings) -> pa.RecordBatch:

@@ -41,25 +41,18 @@ class Position(msgspec.Struct, frozen=True):
         return found
 
 
-class _Written(msgspec.Struct):
-    queue: str
-    shards: dict[int, int]
-    bases: dict[int, int] = {}
-    reader: str | None = None
-
-
 def from_json(found: Any, queue: str) -> Position:
     """The position that Spark kept; `Invalid` if it is not one of this queue."""
     try:
         # Keys are numbers as text, which is what JSON has; `strict=False` reads them so.
-        written = msgspec.convert(found, _Written, strict=False)
+        written = msgspec.convert(found, Position, strict=False)
     except msgspec.ValidationError as error:
         raise Invalid(f"the checkpoint's offset is not one of a queue ({error}); use another checkpoint") from None
     if written.queue != queue:
         raise Invalid(
             f"the checkpoint is of queue {written.queue!r}, this query reads {queue!r}; use another checkpoint"
         )
-    return Position(written.queue, written.shards, written.bases, written.reader)
+    return written
 
 
 def _texts(numbers: Mapping[int, int]) -> dict[str, int]:

@@ -6,7 +6,6 @@ become objects, `_cause`. Rows of one batch come out in their order, those that 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +124,7 @@ class Flow:
     def _fallen(self, raw: pa.RecordBatch, lost: Sequence[tuple[Failed, Back | None]]) -> pa.RecordBatch:
         name = self._pipeline.name
         if isinstance(self._pipeline.source, FromTable):
-            texts = [fallen_row(raw, name, failed, f"row-{uuid.uuid4().hex}") for failed, _ in lost]
+            texts = [fallen_row(raw, name, failed) for failed, _ in lost]
         else:
             texts = [fallen_message(raw, name, failed, back) for failed, back in lost]
         return self._dead(texts)

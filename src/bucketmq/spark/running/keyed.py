@@ -7,7 +7,6 @@ Arrow stream of some rows of one key, and what is kept is bytes. Rows that faile
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +107,7 @@ class Before(Flow):
         name = self._pipeline.name
         failed = [Failed(row, self.stage.name, "") for row in of]
         if isinstance(self._pipeline.source, FromTable):
-            return [fallen_row(raw, name, each, f"row-{uuid.uuid4().hex}") for each in failed]
+            return [fallen_row(raw, name, each) for each in failed]
         return [fallen_message(raw, name, each) for each in failed]
 
     def _causes(self, passed: Passed, causes: tuple[Cause, ...]) -> list[str | None]:
@@ -198,7 +197,7 @@ class Step:
         for row, message in enumerate(batch.column(MESSAGE).to_pylist()):
             failed = Failed(row, self._stage.name, said)
             if message is None:
-                text = fallen_row(bare, self._pipeline, failed, f"row-{uuid.uuid4().hex}")
+                text = fallen_row(bare, self._pipeline, failed)
             else:
                 text = msgspec.json.encode(msgspec.structs.replace(read(message), error=said)).decode()
             buried.append({"_rows": None, DEAD: text, CAUSE: None})
@@ -240,4 +239,4 @@ class After(Flow):
         lost = [*ran.failed, *(each.failed("rows made of many cannot come back") for each in ran.put_off)]
         if lost:
             name = self._pipeline.name
-            yield self._dead([fallen_row(rows, name, each, f"row-{uuid.uuid4().hex}") for each in lost])
+            yield self._dead([fallen_row(rows, name, each) for each in lost])

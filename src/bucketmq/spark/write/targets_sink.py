@@ -38,14 +38,11 @@ from bucketmq.procedures.queues import EVENTS, open_queue
 from bucketmq.spark.opened import Opened, opened
 from bucketmq.spark.options import SinkOptions, other_place
 from bucketmq.spark.worker import settle_in
+from bucketmq.spark.write.objects_sink import CONCURRENCY, OBJECTS_TOGETHER
 from bucketmq.spark.write.parts import DeadLetters, Parts, Task, Uploads
 from bucketmq.spark.write.sink import Writer, Written, begun, publish_stream
 
 logger = logging.getLogger("bucketmq.spark")
-
-CONCURRENCY = 8
-OBJECTS_TOGETHER = 100
-"""So many batches of so many objects are written by one task at a time. Their events share writes of the log."""
 
 _causes = msgspec.json.Decoder(Cause)
 

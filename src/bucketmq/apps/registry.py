@@ -14,7 +14,7 @@ other.
 from __future__ import annotations
 
 import difflib
-from importlib import import_module
+import pkgutil
 from importlib.metadata import EntryPoint, entry_points
 
 import msgspec
@@ -92,7 +92,7 @@ def _package(entry: EntryPoint) -> str:
 
 def _loaded(name: str, where: str, brought_by: str) -> Listed:
     try:
-        found = _import(where)
+        found = pkgutil.resolve_name(where)
     except BucketMQError as error:
         return Listed(name, where, brought_by, problem=str(error))
     except (Exception, SystemExit) as error:  # whatever the module of another package raises
@@ -104,11 +104,3 @@ def _loaded(name: str, where: str, brought_by: str) -> Listed:
             name, where, brought_by, problem=f"{where} calls itself {found.name!r}; the entry point must have that name"
         )
     return Listed(name, where, brought_by, with_page(found))
-
-
-def _import(where: str) -> object:
-    module, _, path = where.partition(":")
-    found: object = import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found

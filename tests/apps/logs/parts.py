@@ -10,10 +10,10 @@ import msgspec
 
 import bucketmq
 from bucketmq import aio
+from bucketmq.apps.logs.app import counting, watching
 from bucketmq.apps.logs.keeper import Keeper
 from bucketmq.apps.logs.names import NEWS, OPEN, RESOLVED, WINDOWS
 from bucketmq.apps.logs.settings import LogSettings
-from bucketmq.apps.logs.stages import counting, watching
 from bucketmq.pipeline import Pipeline
 
 START = 1_794_960_000  # a full hour, 18 November 2026, 00:00 UTC

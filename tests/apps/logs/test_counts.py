@@ -14,11 +14,11 @@ from pipeline.dying import Stopped, dying_after
 from apps.logs.parts import MINUTE, START, Logs, jsonl, line, ordinary, put
 from bucketmq.apps import registry
 from bucketmq.apps.logs import matching, models
+from bucketmq.apps.logs.app import counting
 from bucketmq.apps.logs.drain import Index
 from bucketmq.apps.logs.matching import REST, tally
 from bucketmq.apps.logs.models import Model, learnt
 from bucketmq.apps.logs.parse import Line, read
-from bucketmq.apps.logs.stages import counting
 from bucketmq.errors import Invalid
 from bucketmq.outcomes import Done
 

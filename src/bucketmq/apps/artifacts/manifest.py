@@ -194,7 +194,7 @@ def _faults(manifest: Manifest) -> list[str]:
 
 def sealed(manifest: Manifest, keys: tuple[SigningKey, ...]) -> ManifestDocument:
     """The document of `manifest.json`, signed."""
-    return ManifestDocument(manifest, dsse.seal(PAYLOAD_TYPE, _encode(_statement_of(manifest)), keys))
+    return ManifestDocument(manifest, dsse.seal(PAYLOAD_TYPE, msgspec.json.encode(_statement_of(manifest)), keys))
 
 
 def opened(document: ManifestDocument, what: str) -> Opened:
@@ -266,10 +266,6 @@ def _manifest_of(statement: _Statement, what: str) -> Manifest:
     if problems:
         raise Untrusted(f"{what} is not a manifest: {listed(problems)}; do not use it")
     return manifest
-
-
-def _encode(statement: _Statement) -> bytes:
-    return msgspec.json.encode(statement)
 
 
 class Difference(msgspec.Struct, frozen=True):

@@ -12,10 +12,9 @@ from bucketmq.apps.artifacts.environments import Report, State
 from bucketmq.apps.artifacts.keys import Trust
 from bucketmq.apps.artifacts.manifest import MANIFEST, Difference, Manifest, Opened
 from bucketmq.apps.artifacts.promotion import Gate
-from bucketmq.apps.artifacts.verify import read_manifest, trusted_manifest
+from bucketmq.apps.artifacts.verify import items_at, read_manifest, trusted_manifest
 from bucketmq.errors import BucketMQError
 from bucketmq.procedures.abreast import abreast
-from bucketmq.procedures.objects.listing import list_items
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Now, Procedure
 
@@ -87,14 +86,12 @@ def builds(bus: BucketApi, name: str = "") -> Procedure[list[Build]]:
     """What was published, the newest first. One LIST for each 999 files of all versions."""
     bucket = yield from bus.open()
     found: list[Build] = []
-    place = f"{places.BUILDS}{manifest.check_name(name)}/" if name else places.BUILDS
-    position: str | None = ""
-    while position is not None:
-        items, position = yield from list_items(bucket, place, position)
-        for each in items:
-            parts = each.key.split("/")
-            if len(parts) == 4 and parts[3] == MANIFEST:
-                found.append(Build(parts[1], parts[2], each.stored_at))
+    for each in (
+        yield from items_at(bucket, f"{places.BUILDS}{manifest.check_name(name)}/" if name else places.BUILDS)
+    ):
+        parts = each.key.split("/")
+        if len(parts) == 4 and parts[3] == MANIFEST:
+            found.append(Build(parts[1], parts[2], each.stored_at))
     return sorted(found, key=lambda each: (-each.stored_at, each.name, each.version))
 
 

@@ -19,6 +19,7 @@ from bucketmq.apps.artifacts.keys import Trust
 from bucketmq.apps.artifacts.manifest import MANIFEST, File, Manifest, ManifestDocument, Opened
 from bucketmq.apps.artifacts.refusals import Untrusted, listed
 from bucketmq.errors import BucketMQError, NotFound
+from bucketmq.events.inventory import Item
 from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.batches import in_batches
 from bucketmq.procedures.objects.listing import list_items
@@ -157,12 +158,17 @@ def _looked_at(take: Take, arrived: list[Arrived]) -> list[str]:
 
 def sizes_at(bucket: OpenBucket, place: str) -> Procedure[dict[str, int]]:
     """The files at a place with their sizes. One LIST for each 999 keys."""
-    sizes: dict[str, int] = {}
+    return {each.key.removeprefix(place): each.size_bytes or 0 for each in (yield from items_at(bucket, place))}
+
+
+def items_at(bucket: OpenBucket, place: str) -> Procedure[list[Item]]:
+    """Everything below a place. One LIST for each 999 keys."""
+    found: list[Item] = []
     position: str | None = ""
     while position is not None:
         items, position = yield from list_items(bucket, place, position)
-        sizes.update({each.key.removeprefix(place): each.size_bytes or 0 for each in items})
-    return sizes
+        found += items
+    return found
 
 
 def judge(arrived: Arrived) -> str | None:

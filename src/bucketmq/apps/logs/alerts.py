@@ -125,7 +125,7 @@ def learn(
     when the message comes again.
     """
     bucket = yield from bus.open()
-    _, model = yield from merge_into(bucket, service, seen, source)
+    model = yield from merge_into(bucket, service, seen, source)
     told = []
     for change in new_patterns(model, seen, source, settings):
         if (yield from open_alert(bus, change, settings)):

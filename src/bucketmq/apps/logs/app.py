@@ -28,15 +28,16 @@ def counting(
     sequence_pattern: str = "",
 ) -> Pipeline:
     """Objects below logs/ to counts, windows and what is new. With `url` the models of that bucket are used."""
-    from bucketmq.apps.logs.stages import counting as made
+    from bucketmq.apps.logs import stages
 
-    return made(
+    reading = stages.Reading(
         url=url,
-        skew_minutes=skew_minutes,
+        skew_seconds=60.0 * skew_minutes,
         unpacked_bytes_max=unpacked_bytes_max,
-        sequence_field=sequence_field,
-        sequence_pattern=sequence_pattern,
+        key_field=sequence_field,
+        key_pattern=stages.checked_pattern(sequence_pattern),
     )
+    return stages.counting(reading)
 
 
 def watching(
@@ -49,9 +50,9 @@ def watching(
     sequences_learnt: int = 1_000,
 ) -> Pipeline:
     """Windows to incidents."""
-    from bucketmq.apps.logs.stages import watching as made
+    from bucketmq.apps.logs import detect, stages
 
-    return made(
+    limits = detect.Limits(
         late_minutes=late_minutes,
         quiet_minutes=quiet_minutes,
         silence_minutes=silence_minutes,
@@ -59,6 +60,7 @@ def watching(
         new_pattern_level=new_pattern_level,
         sequences_learnt=sequences_learnt,
     )
+    return stages.watching(limits)
 
 
 async def keep(here: Here) -> None:

@@ -13,7 +13,8 @@ from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.logs.alerts import Alert, read_alert
 from bucketmq.apps.logs.names import SAID
 from bucketmq.apps.logs.settings import LogSettings
-from bucketmq.errors import Contended, NotFound, Unsupported
+from bucketmq.errors import Contended, NotFound
+from bucketmq.models.claude import ClaudeClient
 from bucketmq.procedures.requests import Procedure
 
 SAID_CHARS_MAX = 2_000
@@ -35,10 +36,6 @@ def asked(alert: Alert) -> str:
 
 def ask(alert: Alert) -> str:
     """Claude's summary. `Unsupported` without its package."""
-    try:
-        from bucketmq.models.claude import ClaudeClient
-    except ImportError:
-        raise Unsupported("asking Claude needs a package; run: pip install 'bucketmq[claude]'") from None
     with ClaudeClient() as client:
         return client.ask_text(INSTRUCTIONS, asked(alert))[:SAID_CHARS_MAX]
 

@@ -15,7 +15,7 @@ from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.logs.alerts import documents_in
 from bucketmq.apps.logs.drain import Index, covers, id_of, words_of
 from bucketmq.apps.logs.models import Model, read_model
-from bucketmq.apps.logs.names import COUNTS, LOGS, SERVICES, service_in
+from bucketmq.apps.logs.names import COUNTS, LOGS, SERVICES
 from bucketmq.apps.logs.parse import LEVELS, Line
 from bucketmq.errors import NotFound
 from bucketmq.procedures.objects.listing import list_items
@@ -245,17 +245,3 @@ def forget_old(bus: BucketApi, before: float) -> Procedure[int]:
     if old:
         yield from bus.table(COUNTS).delete(*old)
     return len(old)
-
-
-__all__ = [
-    "Pattern",
-    "Service",
-    "Shown",
-    "counts",
-    "lines_of",
-    "patterns",
-    "service_in",
-    "services",
-    "tail",
-    "timeline",
-]

@@ -101,16 +101,8 @@ def read_model(bucket: OpenBucket, service: str) -> Procedure[Model]:
     return Model(service) if found is None else found[0]
 
 
-def merge_into(
-    bucket: OpenBucket, service: str, seen: Sequence[TemplateUse], source: str
-) -> Procedure[tuple[Model, Model]]:
-    """Merge what an object brought into the model of its service: the model before, and after. One GET, and one PUT if
-    something is new; both again for each rival that was faster."""
-    before: list[Model] = []
-
-    def change(model: Model) -> Model:
-        before[:] = [model]
-        return learnt(model, seen, source)
-
-    after = yield from update_document(Model, full_key(bucket, templates_key(service)), Model(service), change)
-    return before[0], after
+def merge_into(bucket: OpenBucket, service: str, seen: Sequence[TemplateUse], source: str) -> Procedure[Model]:
+    """Merge what an object brought into the model of its service. One GET, and one PUT if something is new; both again
+    for each rival that was faster."""
+    key = full_key(bucket, templates_key(service))
+    return (yield from update_document(Model, key, Model(service), lambda model: learnt(model, seen, source)))

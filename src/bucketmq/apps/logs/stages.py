@@ -176,22 +176,8 @@ def window_of(found: Tally, key: str, version: str, at: float) -> Window:
     )
 
 
-def counting(
-    *,
-    url: str = "",
-    skew_minutes: int = 5,
-    unpacked_bytes_max: int = 256 << 20,
-    sequence_field: str = "",
-    sequence_pattern: str = "",
-) -> Pipeline:
+def counting(reading: Reading) -> Pipeline:
     """The pipeline `log-counts`."""
-    reading = Reading(
-        url=url,
-        skew_seconds=60.0 * skew_minutes,
-        unpacked_bytes_max=unpacked_bytes_max,
-        key_field=sequence_field,
-        key_pattern=checked_pattern(sequence_pattern),
-    )
     return Pipeline(
         name=COUNTS,
         about="count the lines of logs by template and minute, and learn templates",
@@ -274,24 +260,8 @@ def summary_of(service: str, state: State, at: float) -> dict[str, Any]:
     }
 
 
-def watching(
-    *,
-    late_minutes: int = 10,
-    quiet_minutes: int = 15,
-    silence_minutes: int = 15,
-    learning_minutes: int = 60,
-    new_pattern_level: str = "warning",
-    sequences_learnt: int = 1_000,
-) -> Pipeline:
+def watching(limits: Limits) -> Pipeline:
     """The pipeline `log-watch`."""
-    limits = Limits(
-        late_minutes=late_minutes,
-        quiet_minutes=quiet_minutes,
-        silence_minutes=silence_minutes,
-        learning_minutes=learning_minutes,
-        new_pattern_level=new_pattern_level,
-        sequences_learnt=sequences_learnt,
-    )
     return Pipeline(
         name=WATCH,
         about="find what is out of the ordinary in each service",

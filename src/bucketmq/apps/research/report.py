@@ -235,54 +235,45 @@ def _alt(name: str) -> str:
     return "The Pareto front" if stem == "pareto-front" else "Means and intervals of a metric"
 
 
+def said(text: str, *inlines: Inline) -> Paragraph:
+    """A paragraph that has these in place of each `{}`."""
+    pieces = zip(text.split("{}"), (*inlines, ""), strict=True)
+    return Paragraph([each for both in pieces for each in both if each != ""])
+
+
 def _summary(findings: Findings, book: Book) -> list[Block]:
     plan, closed = findings.plan, findings.closed
     everything = book.proof("every result that counts", findings.results)
     simulator = Code(plain_text(" ".join(plan.command)) if plan.command else plan.simulator)
     made = [
-        Paragraph(
-            [
-                "The simulator is ",
-                simulator,
-                ", version ",
-                Code(plan.version),
-                "; points were chosen by ",
-                Code(plan.search.by),
-                ". Of ",
-                book.count(plan.budget, "the budget of the plan"),
-                " trials that the plan allows, ",
-                book.count(findings.planned, "trials that were planned", everything),
-                " were planned at ",
-                book.count(len(findings.points), "points", everything),
-                " points with up to ",
-                book.count(len(plan.seeds), "seeds of the plan"),
-                " seeds each. ",
-                book.count(len(findings.results), "results that count", everything),
-                " have a result, of which ",
-                book.count(len(findings.failures), "failed trials", everything),
-                " failed.",
-            ]
+        said(
+            "The simulator is {}, version {}; points were chosen by {}. Of {} trials that the plan allows, {} were "
+            "planned at {} points with up to {} seeds each. {} have a result, of which {} failed.",
+            simulator,
+            Code(plan.version),
+            Code(plan.search.by),
+            book.count(plan.budget, "the budget of the plan"),
+            book.count(findings.planned, "trials that were planned", everything),
+            book.count(len(findings.points), "points", everything),
+            book.count(len(plan.seeds), "seeds of the plan"),
+            book.count(len(findings.results), "results that count", everything),
+            book.count(len(findings.failures), "failed trials", everything),
         ),
-        Paragraph(
-            [
-                f"The study was closed because {WHY[closed.why]}. Results that came in later are kept, and this report "
-                "does not change with them.",
-            ]
+        said(
+            f"The study was closed because {WHY[closed.why]}. Results that came in later are kept, and this report "
+            "does not change with them."
         ),
     ]
     if closed.missing:
         missing = book.count(len(closed.missing), "planned trials without a result", everything)
-        made.append(Paragraph([missing, " of the planned trials had no result by then."]))
+        made.append(said("{} of the planned trials had no result by then.", missing))
     method = "Student's t" if plan.interval == "t" else "percentiles of a bootstrap"
     made.append(
-        Paragraph(
-            [
-                "Intervals hold the mean with a confidence of ",
-                book.real(100 * plan.confidence, f"the confidence of the plan{PERCENT}"),
-                f" % ({method}). Every number leads to the results that it was computed from, and ",
-                FileLink("the plan", "plan.json"),
-                " says what was asked.",
-            ]
+        said(
+            f"Intervals hold the mean with a confidence of {{}} % ({method}). Every number leads to the results that "
+            "it was computed from, and {} says what was asked.",
+            book.real(100 * plan.confidence, f"the confidence of the plan{PERCENT}"),
+            FileLink("the plan", "plan.json"),
         )
     )
     return list(made)
@@ -307,7 +298,7 @@ def _proof_of(book: Book, point: Point) -> str:
 
 def _best(findings: Findings, book: Book) -> list[Block]:
     if findings.best is None:
-        return [Paragraph(["No trial has brought a value, so there is no best point."])]
+        return [said("No trial has brought a value, so there is no best point.")]
     metric = findings.plan.metrics[0]
     point = next(each for each in findings.points if each.label == findings.best)
     goal = "least" if metric.goal == "min" else "most"
@@ -358,13 +349,10 @@ def _effects(findings: Findings, book: Book) -> list[Block]:
             )
     return [
         Heading(2, ["Effects against the baseline"]),
-        Paragraph(
-            [
-                "The baseline is ",
-                Code(findings.baseline),
-                ". Differences are taken seed by seed. A difference is clear if both ends of its interval have its "
-                "sign.",
-            ]
+        said(
+            "The baseline is {}. Differences are taken seed by seed. A difference is clear if both ends of its "
+            "interval have its sign.",
+            Code(findings.baseline),
         ),
         Table([["Point"], ["Metric"], ["Difference"], ["In percent"], ["Clear"]], rows),
     ]
@@ -383,7 +371,7 @@ def _front(findings: Findings, book: Book) -> list[Block]:
         rows.append(row)
     return [
         Heading(2, ["Pareto front"]),
-        Paragraph(["No other point is at least as good in every metric, and better in some."]),
+        said("No other point is at least as good in every metric, and better in some."),
         Table([["Point"], *([Code(each.name)] for each in metrics)], rows),
     ]
 
@@ -401,7 +389,7 @@ def _failures(findings: Findings, book: Book) -> list[Block]:
     ]
     made: list[Block] = [Heading(2, ["Failures"]), Table([["Kind"], ["Trials"]], kinds)]
     if len(shown) < len(findings.failures):
-        made.append(Paragraph(["The first of them by name:"]))
+        made.append(said("The first of them by name:"))
     return [*made, Table([["Result"], ["Point"], ["Kind"], ["Reason"]], rows)]
 
 

@@ -120,9 +120,7 @@ class Worker:
                     task.result()
             room = self._wanted - len(self._held)
             if self._held and room < max(1, self._wanted // 2):
-                self._news.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), WRITE_SECONDS)
+                await self._wait_for_news()
                 continue
             wait = 0.0 if self._held or stop_when_empty else WAIT_SECONDS
             batch = await self._receive(room, wait)
@@ -131,11 +129,14 @@ class Worker:
             if batch:
                 continue
             if self._held:
-                self._news.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), WRITE_SECONDS)
+                await self._wait_for_news()
             elif stop_when_empty:
                 return
+
+    async def _wait_for_news(self) -> None:
+        self._news.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), WRITE_SECONDS)
 
     async def _receive(self, limit: int, wait_seconds: float) -> Sequence[aio.Delivery]:
         """Trials, or none if there are none, or if the worker is asked to stop meanwhile."""

@@ -16,18 +16,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from bucketmq.models import granite
+from training.graphs import EPSILON, HEADS, INNER, LAYERS, PLACES, WIDTH, Builder
 
-LAYERS, WIDTH, INNER, HEADS, VOCABULARY, PLACES, GROUPS = 6, 384, 1536, 12, 50265, 512, 6
-EPSILON = 1e-12
+VOCABULARY, GROUPS = 50265, 6
 ROOT = Path(__file__).parents[2]
 LENGTHS = (40, 200, 800, 2400)
 PIECES_MAX = 400
@@ -127,53 +125,14 @@ def write(path: Path, inputs: dict[str, Input] | None) -> None:
         state = build.skip_norm(build.product(inner, at + "down", INNER, WIDTH), state, at + "output")
     first = build.node("Squeeze", [state, build.constant([1])])
     build.nodes.append(helper.make_node("LpNormalization", [first], ["embedding"], axis=1, p=2))
-    model = helper.make_model(
-        build.graph(),
-        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)],
-        ir_version=8,
-    )
-    path.write_bytes(model.SerializeToString())
+    build.save(path, [("embedding", ["texts", WIDTH]), *((name, [rows]) for name, rows in build.learned)])
 
 
-class _Builder:
+class _Builder(Builder):
     def __init__(self, inputs: dict[str, Input] | None) -> None:
+        super().__init__()
         self.inputs = inputs
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights: list[onnx.TensorProto] = []
         self.learned: list[tuple[str, int]] = []
-        self.known: set[str] = set()
-
-    def node(self, kind: str, inputs: list[str], *, domain: str = "", **attributes: Any) -> str:
-        out = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [out], domain=domain, **attributes))
-        return out
-
-    def contrib(self, kind: str, inputs: list[str], **attributes: object) -> str:
-        return self.node(kind, inputs, domain="com.microsoft", **attributes)
-
-    def constant(self, values: list[int]) -> str:
-        name = "c" + "_".join(map(str, values))
-        if name not in self.known:
-            self.known.add(name)
-            self.weights.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
-        return name
-
-    def scalar(self, value: float, kind: int = TensorProto.FLOAT) -> str:
-        name = f"s{kind}_{value}"
-        if name not in self.known:
-            self.known.add(name)
-            self.weights.append(helper.make_tensor(name, kind, [], [value]))
-        return name
-
-    def weight(self, name: str, kind: int, shape: list[int]) -> str:
-        """A weight that is elsewhere. onnxruntime wants a place for it even though it is handed over in memory."""
-        tensor = TensorProto(name=name, data_type=kind, dims=shape, data_location=TensorProto.EXTERNAL)
-        tensor.external_data.add(key="location", value="weights")
-        self.weights.append(tensor)
-        return name
-
-    def vector(self, name: str, size: int = WIDTH) -> str:
-        return self.weight(name, TensorProto.FLOAT, [size])
 
     def product(self, x: str, name: str, rows: int, columns: int) -> str:
         bias = self.vector(name + ".bias", columns)
@@ -201,25 +160,6 @@ class _Builder:
         for end, kind in ((":low", "ReduceMin"), (":high", "ReduceMax")):
             self.nodes.append(helper.make_node(kind, [x], [name + end], axes=[0, 1], keepdims=0))
             self.learned.append((name + end, rows))
-
-    def once(self, kind: str, inputs: list[str], **attributes: Any) -> str:
-        """The node, or the one that already does the same."""
-        for node in self.nodes:
-            if node.op_type == kind and list(node.input) == inputs:
-                return str(node.output[0])
-        return self.node(kind, inputs, **attributes)
-
-    def skip_norm(self, x: str, skip: str, name: str) -> str:
-        inputs = [x, skip, self.vector(name + ".gamma"), self.vector(name + ".beta")]
-        return self.contrib("SkipLayerNormalization", inputs, epsilon=EPSILON)
-
-    def graph(self) -> onnx.GraphProto:
-        inputs = [
-            helper.make_tensor_value_info(name, TensorProto.INT64, ["texts", "tokens"]) for name in ("ids", "mask")
-        ]
-        outputs = [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["texts", WIDTH])]
-        outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows]) for name, rows in self.learned]
-        return helper.make_graph(self.nodes, "encoder", inputs, outputs, self.weights)
 
 
 if __name__ == "__main__":

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper
 
 from bucketmq.models import minilm
+from training.graphs import EPSILON, HEADS, INNER, LAYERS, PLACES, WIDTH, Builder
 from training.moderation.rows import Rows, chosen
 from training.moderation.vectors import weights_folder
 
-LAYERS, WIDTH, INNER, HEADS, VOCABULARY, PLACES = 6, 384, 1536, 12, 30522, 512
-EPSILON = 1e-12
+VOCABULARY = 30522
 POOLED = ((4, "mean"), (5, "mean"), (6, "mean"), (6, "max"))
 RANGE_TEXTS = 300
 
@@ -74,47 +72,21 @@ def write(path: Path, *, pooled: tuple[tuple[int, str], ...], ranges: Ranges | N
         state = build.skip_norm(build.product(inner, at + "down", INNER, WIDTH), state, at + "output")
         states[layer + 1] = state
     build.pool(states, pooled)
-    model = helper.make_model(
-        build.graph(WIDTH * len(pooled)),
-        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)],
-        ir_version=8,
-    )
-    path.write_bytes(model.SerializeToString())
+    ends: list[tuple[str, list[str | int]]] = [("embedding", ["texts", WIDTH * len(pooled)])]
+    if ranges is None:
+        ends += [(name, [len(build.inputs)]) for name in ("low", "high")]
+    build.save(path, ends)
 
 
-class _Builder:
+class _Builder(Builder):
     def __init__(self, ranges: Ranges | None) -> None:
+        super().__init__()
         self.ranges = ranges
         self.inputs: list[str] = []
         """What goes into a matrix product, in the order of the ranges."""
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights: list[onnx.TensorProto] = []
-        self.known: set[str] = set()
 
-    def node(self, kind: str, inputs: list[str], *, domain: str = "", **attributes: Any) -> str:
-        out = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [out], domain=domain, **attributes))
-        return out
-
-    def contrib(self, kind: str, inputs: list[str], **attributes: object) -> str:
-        return self.node(kind, inputs, domain="com.microsoft", **attributes)
-
-    def constant(self, values: list[int]) -> str:
-        name = "c" + "_".join(map(str, values))
-        if name not in self.known:
-            self.known.add(name)
-            self.weights.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
-        return name
-
-    def weight(self, name: str, kind: int, shape: list[int]) -> str:
-        """A weight that is elsewhere. onnxruntime wants a place for it even though it is handed over in memory."""
-        tensor = TensorProto(name=name, data_type=kind, dims=shape, data_location=TensorProto.EXTERNAL)
-        tensor.external_data.add(key="location", value="weights")
-        self.weights.append(tensor)
-        return name
-
-    def vector(self, name: str, size: int = WIDTH) -> str:
-        return self.weight(name, TensorProto.FLOAT, [size])
+    def scalar_name(self, value: float, kind: int) -> str:
+        return f"s{value}"
 
     def product(self, x: str, name: str, rows: int, columns: int) -> str:
         matrix = self.weight(name + ".weight", TensorProto.INT8, [rows, columns])
@@ -129,24 +101,6 @@ class _Builder:
         steps, zero = self.scalar(step), self.scalar(round(-low / step), TensorProto.UINT8)
         whole = self.once("QuantizeLinear", [x, steps, zero])
         return self.contrib("MatMulIntegerToFloat", [whole, matrix, steps, scale, zero, "", bias])
-
-    def scalar(self, value: float, kind: int = TensorProto.FLOAT) -> str:
-        name = f"s{value}"
-        if name not in self.known:
-            self.known.add(name)
-            self.weights.append(helper.make_tensor(name, kind, [], [value]))
-        return name
-
-    def once(self, kind: str, inputs: list[str]) -> str:
-        """The node, or the one that already does the same."""
-        for node in self.nodes:
-            if node.op_type == kind and list(node.input) == inputs:
-                return str(node.output[0])
-        return self.node(kind, inputs)
-
-    def skip_norm(self, x: str, skip: str, name: str) -> str:
-        inputs = [x, skip, self.vector(name + ".gamma"), self.vector(name + ".beta")]
-        return self.contrib("SkipLayerNormalization", inputs, epsilon=EPSILON)
 
     def pool(self, states: dict[int, str], pooled: tuple[tuple[int, str], ...]) -> None:
         mask = self.node("Unsqueeze", [self.node("Cast", ["mask"], to=TensorProto.FLOAT), self.constant([2])])
@@ -170,16 +124,6 @@ class _Builder:
                 ends = [self.node(kind, [each], axes=[0, 1, 2], keepdims=0) for each in self.inputs]
                 ends = [self.node("Unsqueeze", [each, self.constant([0])]) for each in ends]
                 self.nodes.append(helper.make_node("Concat", ends, [name], axis=0))
-
-    def graph(self, width: int) -> onnx.GraphProto:
-        inputs = [
-            helper.make_tensor_value_info(name, TensorProto.INT64, ["texts", "tokens"]) for name in ("ids", "mask")
-        ]
-        outputs = [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["texts", width])]
-        if self.ranges is None:
-            ends = ("low", "high")
-            outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, [len(self.inputs)]) for name in ends]
-        return helper.make_graph(self.nodes, "encoder", inputs, outputs, self.weights)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ from bucketmq.server.wire import (
     Refusal,
     Scope,
     Send,
+    Unambiguous,
     check_content,
     headers_of,
     leaves_unread,
@@ -299,6 +300,7 @@ def bare_app(title: str, description: str, lifespan: Lifespan) -> FastAPI:
         openapi_url=None,
     )
     add_errors(app)
+    app.add_middleware(Unambiguous)
     return app
 
 

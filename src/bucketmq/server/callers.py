@@ -76,7 +76,8 @@ def _address(text: str) -> Address | None:
     return found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found
 
 
-def _site(address: str) -> str:
+def site_of(address: str) -> str:
+    """Whom an address belongs to, as far as it says: itself, or the network of an IPv6 address."""
     found = _address(address)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((found, IPV6_SITE_BITS), strict=False))
@@ -93,12 +94,12 @@ class Limit:
 
     def wait_seconds(self, address: str) -> float:
         """How long until this address may try again; 0 if it may now."""
-        failures = self._recent(_site(address))
+        failures = self._recent(site_of(address))
         return 0.0 if len(failures) < self._failures_max else failures[0] + FAILURES_SECONDS - self._clock()
 
     def failed(self, address: str) -> None:
         """Count a failure; or an attempt that is under way, before anything of it is known."""
-        site = _site(address)
+        site = site_of(address)
         self._failures[site] = self._recent(site)
         self._failures[site].append(self._clock())
         self._failures.move_to_end(site)
@@ -107,7 +108,7 @@ class Limit:
 
     def forgive(self, address: str) -> None:
         """Take back the newest failure: the attempt was a success."""
-        failures = self._failures.get(_site(address))
+        failures = self._failures.get(site_of(address))
         if failures:
             failures.pop()
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -19,14 +20,14 @@ from bucketmq.errors import Invalid, Unavailable
 from bucketmq.metrics.push import pushed
 from bucketmq.server.access import is_loopback
 from bucketmq.server.app import make_app
-from bucketmq.server.callers import Network, is_trusted, proxies_of
+from bucketmq.server.callers import Network, is_trusted, proxies_of, site_of
 from bucketmq.server.settings import ServerSettings
 
 CONNECTIONS_MAX = 512
 CONNECTIONS_OF_ONE_MAX = CONNECTIONS_MAX // 2
-"""Of one address, unless it is a trusted proxy."""
+"""Of one address (of IPv6: of one network), unless it is a trusted proxy."""
 HEADERS_SECONDS = 10.0
-"""How long a connection may go without a whole request's headers on it."""
+"""How long a connection may go without a whole request's headers on it, or without any of its answers being taken."""
 HEADERS_BYTES_MAX = 32 << 10
 
 Listening = Callable[[str], None]
@@ -148,31 +149,54 @@ class Server(uvicorn.Server):
 
 
 class PatientProtocol(H11Protocol):
-    """Patient with slow senders, but not for ever: a connection on which no request is under way ends after a while, or
-    as soon as another one needs its place."""
+    """Patient with slow clients, but not for ever: a connection on which no request is under way ends after a while,
+    and so does one whose client does not take its answers. When another one needs a place, the one that has waited
+    longest for its client gives way."""
 
     proxies: tuple[Network, ...] = ()
 
     _timer: asyncio.TimerHandle | None = None
+    _peer = _site = ""
+    """The client's address, and whom that belongs to."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.access_log = False  # a line for each request would also show what somebody put into a query
-        self._idle_since = self.loop.time()
+        self._since = self.loop.time()
+        """When the request began that is under way, or the last one ended."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._peer = self.client[0] if self.client is not None else ""
+        self._site = site_of(self._peer)
         self._make_room()
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        before = self.cycle
         super().data_received(data)
+        if self.cycle is not before:
+            self._since = self.loop.time()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
         self._watch()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._idle_since = self.loop.time()
+        self._since = self.loop.time()
         self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        """Instead of the answer that is being made, if any; where that has begun, nothing more can be said."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
@@ -182,31 +206,59 @@ class PatientProtocol(H11Protocol):
     def _is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
+    @property
+    def _unsent(self) -> int:
+        """Bytes of answers that the client has not taken."""
+        return self.transport.get_write_buffer_size()
+
+    @property
+    def _waits_for_client(self) -> bool:
+        """For a request, for the rest of its body, or for its answer to be taken."""
+        return self._is_idle or self.cycle.more_body or self._unsent > 0
+
     def _make_room(self) -> None:
-        """Close what has been idle longest, of this address if it has its share, else of all."""
-        peer = self.client[0] if self.client is not None else ""
+        """End what has been idle longest, of this client if it has its share; else what has waited longest of all."""
         others = [
             each
             for each in self.connections
-            if each is not self and isinstance(each, PatientProtocol) and not each.transport.is_closing()
+            if each is not self
+            and isinstance(each, PatientProtocol)
+            and (not each.transport.is_closing() or each._unsent > 0)
         ]
-        own = [each for each in others if each.client is not None and each.client[0] == peer]
-        crowd = own if len(own) >= CONNECTIONS_OF_ONE_MAX and not is_trusted(peer, self.proxies) else others
-        if crowd is others and len(others) < CONNECTIONS_MAX - 1:
-            return
-        idle = [each for each in crowd if each._is_idle]
-        if idle:
-            min(idle, key=lambda each: each._idle_since).transport.close()
-        elif crowd is own:
+        own = [each for each in others if each._site == self._site]
+        if len(own) >= CONNECTIONS_OF_ONE_MAX and not is_trusted(self._peer, self.proxies):
+            _end_oldest([each for each in own if each._is_idle] or [self])
+        elif len(others) >= CONNECTIONS_MAX - 1:
+            _end_oldest([each for each in others if each._waits_for_client])
+
+    def _end(self) -> None:
+        """At once: what was not taken so far is thrown away."""
+        if self._unsent:
+            self.transport.abort()
+        else:
             self.transport.close()
 
     def _watch(self) -> None:
-        if not self._is_idle:
+        if not self._is_idle and not self._unsent:
             self._forget()
-        elif self._timer is None and not self.transport.is_closing():
-            self._timer = self.loop.call_later(HEADERS_SECONDS, self.transport.close)
+        elif self._timer is None and (self._unsent or not self.transport.is_closing()):
+            self._timer = self.loop.call_later(HEADERS_SECONDS, self._waited, self._unsent)
+
+    def _waited(self, unsent_before: int) -> None:
+        """An answer may take as long as some of it is taken each time."""
+        self._timer = None
+        unsent = self._unsent
+        if unsent >= unsent_before and (unsent_before or not unsent):
+            self._end()
+        else:
+            self._watch()
 
     def _forget(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _end_oldest(waiting: list[PatientProtocol]) -> None:
+    if waiting:
+        min(waiting, key=lambda each: each._since)._end()

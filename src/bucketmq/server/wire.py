@@ -15,6 +15,7 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON_TYPES = frozenset({"", "application/json", "text/json", "text/plain", "application/octet-stream"})
 """Content types that may hold JSON: SNS says text/plain, and some senders say nothing."""
@@ -109,6 +110,22 @@ def loggable(text: object) -> str:
     another field is escaped and in quotes."""
     shown = str(text)[:LOGGED_CHARS_MAX]
     return shown if shown.isascii() and shown.isprintable() and not set(shown) & set(" '\"\\=") else repr(shown)
+
+
+class Unambiguous:
+    """Refuses requests whose body a proxy in front could have ended elsewhere than we do: what it let through as a body
+    would be a request to us."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        names = {name for name, _ in scope.get("headers", ())}
+        if b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0"):
+            refusal = Refusal(400, "the length of the body is told in two ways", "send one of them", close=True)
+            await refuse(receive, send, refusal, refusal.body())
+        else:
+            await self._app(scope, receive, send)
 
 
 async def answer(send: Send, status: int, body: object, headers: dict[str, str] | None = None) -> None:

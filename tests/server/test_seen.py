@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
 import time
 from typing import Any
 
@@ -79,7 +81,7 @@ def test_a_repeat_while_the_handler_works_waits_for_it(bucket: Bucket) -> None:
         await go.wait()
 
     async def both() -> list[int]:
-        hook = endpoint(slow, bucket, bearer=[TOKEN], seen="bucket")
+        hook = endpoint(slow, bucket, bearer=[TOKEN], seen="bucket", name="slow")
         headers = {"authorization": f"Bearer {TOKEN}", "webhook-id": "msg_1"}
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(hook), base_url="http://here") as client:
             first = asyncio.create_task(client.post("/", content=batch("a.json"), headers=headers))
@@ -105,9 +107,119 @@ def test_two_handlers_of_one_bucket_do_not_share_what_they_have_seen(bucket: Buc
         others.append(change.key)
 
     assert send(hook_on(bucket), batch("a.json")).status_code == 200
-    elsewhere = endpoint(other, bucket, signing=[SECRET], seen="bucket")
+    elsewhere = endpoint(other, bucket, signing=[SECRET], seen="bucket", name="other")
     assert send(elsewhere, batch("a.json")).status_code == 200
     assert (CALLS, others) == (["a.json"], ["a.json"])
+
+
+def both_of(bucket: Bucket, names: list[Any], calls: list[str]) -> list[Endpoint]:
+    """Two handlers of one make."""
+
+    def make(number: int) -> Any:
+        def made(change: Any) -> None:
+            calls.append(f"{number} {change.key}")
+
+        return made
+
+    return [
+        endpoint(make(number), bucket, signing=[SECRET], seen="bucket", name=name) for number, name in enumerate(names)
+    ]
+
+
+def test_handlers_of_one_make_are_told_apart_by_name(bucket: Bucket) -> None:
+    """Both are given the same event, under the same id: it is the event's."""
+    bucket.put("a.json", {"n": 1})
+    calls: list[str] = []
+    for hook in both_of(bucket, ["first", "second"], calls):
+        assert send(hook, batch("a.json")).status_code == 200
+    assert calls == ["0 a.json", "1 a.json"]
+    with pytest.raises(Invalid, match="name=") as refused:
+        both_of(bucket, [None, None], calls)
+    assert "no name of its own" in str(refused.value)
+
+
+def test_watchers_are_told_apart_by_their_names(bucket: Bucket) -> None:
+    bucket.put("a.json", {"n": 1})
+    calls: list[str] = []
+
+    def make(name: str) -> Endpoint:
+        def made(change: Any) -> None:
+            calls.append(f"{name} {change.key}")
+
+        return endpoint(bucket.watch(name=name)(made), bucket, signing=[SECRET], seen="bucket")
+
+    for hook in (make("first"), make("second")):
+        assert send(hook, batch("a.json")).status_code == 200
+    assert calls == ["first a.json", "second a.json"]
+
+
+class Handler:
+    def __call__(self, change: Any) -> None: ...
+    def method(self, change: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "nameless",
+    [lambda change: None, functools.partial(handle), Handler(), Handler().method],
+    ids=["lambda", "partial", "object", "method"],
+)
+def test_what_has_no_name_of_its_own_needs_one(bucket: Bucket, nameless: Any) -> None:
+    with pytest.raises(Invalid, match="name="):
+        endpoint(nameless, bucket, bearer=[TOKEN], seen="bucket")
+    assert endpoint(nameless, bucket, bearer=[TOKEN], seen="bucket", name="mine")
+    with pytest.raises(Invalid, match="name"):
+        endpoint(nameless, bucket, bearer=[TOKEN], seen="bucket", name="a/b")
+
+
+@pytest.mark.parametrize("id", ["a/../../x", "..", "%2e%2e%2f", "a\x00b", "\u202e", "x" * 3_000, "msg_1, msg_1"])
+def test_whatever_an_id_holds_it_is_one_id_and_one_key(store: MemoryStore, bucket: Bucket, id: str) -> None:
+    bus, seen = bus_of(bucket), SeenIds("h")
+    run_now(bucket, seen.note(bus, "msg_1"))
+    assert not run_now(bucket, seen.has(bus, id))
+    run_now(bucket, seen.note(bus, id))
+    assert run_now(bucket, seen.has(bus, id))
+    keys = [entry.key for entry in store.list("", after="", limit=100).entries if "seen" in entry.key]
+    assert len(keys) == 2 and all(re.fullmatch(r"inventory/seen/h/\d{8}/[0-9a-f]{64}\.json", key) for key in keys)
+
+
+def test_a_repeat_that_waited_for_a_failure_still_keeps_others_out(bucket: Bucket) -> None:
+    """Three requests with one id: the first fails, then the second is at work, and the third waits for it."""
+    bucket.put("a.json", {"n": 1})
+    at_once, most = 0, 0
+    gates = [asyncio.Event() for _ in range(3)]
+    begun = [asyncio.Event() for _ in range(3)]
+    calls = 0
+
+    async def slow(change: Any) -> None:
+        nonlocal at_once, most, calls
+        number, calls, at_once = calls, calls + 1, at_once + 1
+        most = max(most, at_once)
+        begun[number].set()
+        await gates[number].wait()
+        at_once -= 1
+        if number == 0:
+            raise RuntimeError("not now")
+
+    async def all_three() -> list[int]:
+        hook = endpoint(slow, bucket, bearer=[TOKEN], seen="bucket", name="slow")
+        headers = {"authorization": f"Bearer {TOKEN}", "webhook-id": "msg_1"}
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(hook), base_url="http://here") as client:
+            tasks = [asyncio.create_task(client.post("/", content=batch("a.json"), headers=headers))]
+            await begun[0].wait()
+            tasks.append(asyncio.create_task(client.post("/", content=batch("a.json"), headers=headers)))
+            while not hook._busy["msg_1"]._waiters:
+                await asyncio.sleep(0)
+            gates[0].set()
+            await tasks[0]
+            tasks.append(asyncio.create_task(client.post("/", content=batch("a.json"), headers=headers)))
+            await begun[1].wait()
+            while not hook._busy["msg_1"]._waiters:
+                await asyncio.sleep(0)
+            gates[1].set()
+            return [(await each).status_code for each in tasks]
+
+    assert asyncio.run(all_three()) == [500, 200, 200]
+    assert (calls, most) == (2, 1)
 
 
 def test_it_costs_two_gets_and_one_put_for_a_request_and_two_gets_for_a_repeat(bucket: Bucket) -> None:

@@ -23,6 +23,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from bucketmq import outcomes
 from bucketmq.api.bucket import BucketApi
@@ -38,6 +39,7 @@ from bucketmq.events.signing import ID_HEADER
 from bucketmq.log.layout import is_bookkeeping
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules.examine import examine
+from bucketmq.queue.settings import check_name
 from bucketmq.rulebook import WATCHER_POLICY
 from bucketmq.server.access import Guard, make_access
 from bucketmq.server.place import AnyBucket, bus_of, now_of, run
@@ -61,6 +63,9 @@ RULE_HEADER = "bucketmq-rule"
 
 DONE: tuple[int, object] = (200, {"status": "ok"})
 
+NAME_CHARS_MAX = 200
+"""Of a part of a key."""
+
 IdsKept = Literal["nowhere", "bucket"]
 """Where the ids of requests that were done are kept."""
 
@@ -78,6 +83,7 @@ def endpoint(
     basic: Sequence[str] = (),
     no_auth: bool = False,
     seen: IdsKept = "nowhere",
+    name: str | None = None,
 ) -> Endpoint:
     """An ASGI app that calls `handler` with a change for each event that is posted to it.
 
@@ -92,9 +98,10 @@ def endpoint(
 
     With `seen="bucket"` the `webhook-id` of a request that was done is kept in the bucket for two to four days, and a
     repeat is answered without calling the handler, also after a restart: two GETs and one PUT more for each request.
-    A process that dies between the handler's end and that PUT still has it called again.
+    A process that dies between the handler's end and that PUT still has it called again. `name` tells handlers of one
+    bucket apart; a watcher has one, and so has a function of a module.
     """
-    return Endpoint(handler, bucket, signing=signing, bearer=bearer, basic=basic, no_auth=no_auth, seen=seen)
+    return Endpoint(handler, bucket, signing=signing, bearer=bearer, basic=basic, no_auth=no_auth, seen=seen, name=name)
 
 
 class Endpoint:
@@ -110,6 +117,7 @@ class Endpoint:
         basic: Sequence[str] = (),
         no_auth: bool = False,
         seen: IdsKept = "nowhere",
+        name: str | None = None,
     ) -> None:
         if not callable(handler):
             raise Invalid(f"an endpoint calls a function that takes one change, not {handler!r}")
@@ -117,8 +125,8 @@ class Endpoint:
         self._guard = Guard(self._access)
         if seen not in get_args(IdsKept):
             raise Invalid(f"seen is one of {', '.join(get_args(IdsKept))}, not {seen!r}")
-        self._seen = SeenIds(_full_name(handler)) if seen == "bucket" else None
-        self._busy: dict[str, asyncio.Lock] = {}
+        self._seen = SeenIds(_name(bucket, handler, name)) if seen == "bucket" else None
+        self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Ids that are being dealt with: a sender that lost patience repeats while the handler still works."""
         self._handler = handler
         self._bucket = bucket
@@ -162,8 +170,7 @@ class Endpoint:
             logger.warning("action=seen_failed kind=%s error=%s", error.kind, loggable(error))
             raise Refusal(503, "the bucket cannot be used", headers={"retry-after": "5"}) from None
         finally:
-            if not lock.locked() and self._busy.get(id) is lock:
-                del self._busy[id]
+            del lock  # or an error's traceback would keep it
 
     async def _parse(self, headers: dict[str, str], body: bytes) -> Parsed:
         own, received_at = not self._access.no_auth, now_of(self._bucket)
@@ -225,10 +232,20 @@ class Endpoint:
         return None
 
 
-def _full_name(handler: Handler) -> str:
-    """What tells handlers of one bucket apart, as a part of a key."""
-    named = handler if hasattr(handler, "__qualname__") else type(handler)
-    return quote(f"{named.__module__}.{named.__qualname__}", safe="")[:200]
+def _name(bucket: AnyBucket, handler: Handler, given: str | None) -> str:
+    """What tells handlers of one bucket apart, as a part of a key: one would take another's events for repeats of its
+    own."""
+    watcher = next((each for each in bucket.watchers.by_name.values() if each.handler is handler), None)
+    if given is not None:
+        return quote(f"name:{check_name(given, 'name')}", safe="")
+    if watcher is not None:
+        return quote(f"watcher:{watcher.name}", safe="")
+    if not inspect.isfunction(handler) or "<" in handler.__qualname__:
+        raise Invalid(f"{handler!r:.100} has no name of its own to keep ids by; give it one: name=...")
+    own = quote(f"{handler.__module__}.{handler.__qualname__}", safe="")
+    if len(own) > NAME_CHARS_MAX:
+        raise Invalid(f"{own[:100]}... is too long a name to keep ids by; give it another: name=...")
+    return own
 
 
 def _log_buried(event: ObjectEvent, reason: str) -> None:

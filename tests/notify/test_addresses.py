@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketmq.notify.addresses import PORTS, Refused, Target, check_address, check_sns_url, target
+from bucketmq.notify.addresses import (
+    PORTS,
+    SNS_CERTIFICATE,
+    SNS_CONFIRMATION,
+    Refused,
+    Target,
+    check_address,
+    check_sns_url,
+    target,
+)
 
 NOT_PUBLIC = {
     "0.0.0.0": "unspecified",
@@ -263,41 +272,79 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert isinstance(target(url), Target | Refused)
 
 
-SNS_URLS = (
-    "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=arn:aws:sns:eu-west-1:1:t&Token=t",
-    "https://sns.us-gov-west-1.amazonaws.com/",
-    "https://sns.cn-north-1.amazonaws.com.cn/",
+CONFIRMATION = (
+    "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=arn:aws:sns:eu-west-1:1:t&Token=t"
 )
-NOT_SNS_URLS = (
-    "http://sns.eu-west-1.amazonaws.com/",
-    "https://sns.eu-west-1.amazonaws.com.example.com/",
-    "https://sns.eu-west-1.amazonaws.com@example.com/",
-    "https://example.com/sns.eu-west-1.amazonaws.com",
-    "https://s3.eu-west-1.amazonaws.com/",
-    "https://xsns.eu-west-1.amazonaws.com/",
-    "https://a.sns.eu-west-1.amazonaws.com/",
-    "https://sns.a.b.amazonaws.com/",
-    "https://sns.amazonaws.com/",
-    "https://sns.eu-west-1.amazonaws.com:80/",
-    "https://127.0.0.1/",
-    "",
+CERTIFICATE = "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-0123456789abcdef0123456789abcdef.pem"
+HOSTS = ("sns.us-gov-west-1.amazonaws.com", "sns.cn-north-1.amazonaws.com.cn")
+OTHER_HOSTS = (
+    "sns.eu-west-1.amazonaws.com.example.com",
+    "sns.eu-west-1.amazonaws.com@example.com",
+    "sns.eu-west-1.amazonaws.com%2eexample.com",
+    "sns.eu-west-1.amazonaws.com%00.example.com",
+    "sns.eu-west-1.amazonaws.com\\.example.com",
+    "sns.eu-west-1.amazonaws.com\n",
+    "example.com/sns.eu-west-1.amazonaws.com",
+    "example.com?sns.eu-west-1.amazonaws.com",
+    "s3.eu-west-1.amazonaws.com",
+    "xsns.eu-west-1.amazonaws.com",
+    "a.sns.eu-west-1.amazonaws.com",
+    "sns.a.b.amazonaws.com",
+    "sns.amazonaws.com",
+    "sns.eu-west-1.amazonaws.com:80",
+    "sns\u3002eu-west-1.amazonaws.com",
+    "\u017fns.eu-west-1.amazonaws.com",
+    "sns.eu-west-1.amazonaws.co\uff4d",
+    "127.0.0.1",
+    "[::ffff:127.0.0.1]",
 )
 
 
-@pytest.mark.parametrize("url", SNS_URLS)
-def test_a_subscription_is_confirmed_at_sns_itself(url: str) -> None:
-    assert check_sns_url(url) is None
+@pytest.mark.parametrize("host", ["SNS.EU-WEST-1.amazonaws.com.", *HOSTS])
+def test_sns_itself_is_asked_for_confirmations_and_certificates(host: str) -> None:
+    own = "sns.eu-west-1.amazonaws.com"
+    assert check_sns_url(CONFIRMATION.replace(own, host), SNS_CONFIRMATION) is None
+    assert check_sns_url(CERTIFICATE.replace(own, host), SNS_CERTIFICATE) is None
 
 
-@pytest.mark.parametrize("url", NOT_SNS_URLS)
-def test_a_subscription_is_confirmed_nowhere_else(url: str) -> None:
-    assert check_sns_url(url)
+@pytest.mark.parametrize("host", OTHER_HOSTS)
+def test_nobody_else_is_asked(host: str) -> None:
+    own = "sns.eu-west-1.amazonaws.com"
+    assert check_sns_url(CONFIRMATION.replace(own, host, 1), SNS_CONFIRMATION)
+    assert check_sns_url(CERTIFICATE.replace(own, host, 1), SNS_CERTIFICATE)
+    assert check_sns_url(CERTIFICATE.replace("https:", "http:"), SNS_CERTIFICATE)
+    assert check_sns_url("", SNS_CERTIFICATE)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "?Action=-----BEGIN%20CERTIFICATE-----",
+        "?Action=Publish&TopicArn=t&Action=ConfirmSubscription",
+        "?Action=ConfirmSubscription&Action=Publish",
+        "?Action=ConfirmSubscriptions&Token=t",
+        "?action=ConfirmSubscription",
+        "SimpleNotificationService-0123.pem?Action=ListTopics",
+        "SimpleNotificationService-0123.pem%00",
+        "simplenotificationservice-0123.PEM",
+        "SimpleNotificationService-../../x.pem",
+        "x/SimpleNotificationService-0123.pem",
+        "cert.pem",
+        "",
+    ],
+)
+def test_sns_is_asked_for_nothing_else(path: str) -> None:
+    """Some of its answers have words of the question in them: they could hold a certificate that somebody wrote."""
+    url = f"https://sns.eu-west-1.amazonaws.com/{path}"
+    assert check_sns_url(url, SNS_CONFIRMATION)
+    assert check_sns_url(url, SNS_CERTIFICATE)
+    assert check_sns_url(CERTIFICATE, SNS_CONFIRMATION) and check_sns_url(CONFIRMATION, SNS_CERTIFICATE)
 
 
 def test_a_test_server_can_be_allowed_to_stand_in_for_sns() -> None:
-    own = "http://127.0.0.1:5000/"
-    assert check_sns_url("http://127.0.0.1:5000/?Action=ConfirmSubscription") is not None
-    assert check_sns_url("http://127.0.0.1:5000/?Action=ConfirmSubscription", allowed_prefix=own) is None
+    own, asked = "http://127.0.0.1:5000/", "http://127.0.0.1:5000/?Action=ConfirmSubscription"
+    assert check_sns_url(asked, SNS_CONFIRMATION) is not None
+    assert check_sns_url(asked, SNS_CONFIRMATION, allowed_prefix=own) is None
     for other in ("http://127.0.0.1:5001/", "https://127.0.0.1:5000/", "http://127.0.0.1:5000@example.com/"):
-        assert check_sns_url(other, allowed_prefix=own) is not None
-    assert check_sns_url(SNS_URLS[0], allowed_prefix=own) is None
+        assert check_sns_url(other, SNS_CONFIRMATION, allowed_prefix=own) is not None
+    assert check_sns_url(CONFIRMATION, SNS_CONFIRMATION, allowed_prefix=own) is None

@@ -19,6 +19,8 @@ PORTS = (443, 80)
 """Where a webhook may listen unless private targets are allowed."""
 
 SNS_HOST = re.compile(r"sns\.[a-z0-9-]+\.amazonaws\.com(\.cn)?\Z")
+SNS_CERTIFICATE = re.compile(r"/SimpleNotificationService-[0-9A-Za-z]{1,64}\.pem\Z")
+SNS_CONFIRMATION = re.compile(r"/\?Action=ConfirmSubscription(&(?!Action=)[^&]*)*\Z")
 
 Address = IPv4Address | IPv6Address
 
@@ -243,8 +245,9 @@ def _inner_addresses(address: IPv6Address) -> list[IPv4Address]:
     return found
 
 
-def check_sns_url(url: str, *, allowed_prefix: str | None = None) -> str | None:
-    """Why a subscription must not be confirmed at this URL; None when it is one of SNS' own.
+def check_sns_url(url: str, path: re.Pattern[str], *, allowed_prefix: str | None = None) -> str | None:
+    """Why nothing is fetched from this URL, which a message names; None when it is one of SNS' own with such a path.
+    Other paths of its hosts are not ours to ask, and may answer with what somebody wrote into the query.
 
     `allowed_prefix` is for an SNS that runs elsewhere, such as a test server: a URL below it is allowed as well.
     """
@@ -257,5 +260,7 @@ def check_sns_url(url: str, *, allowed_prefix: str | None = None) -> str | None:
     match target(url, ports=(443,)):
         case Refused(reason=reason):
             return reason
-        case Target(host=host):
-            return None if SNS_HOST.match(host) else f"host {host[:100]} is not SNS (sns.<region>.amazonaws.com)"
+        case Target(host=host) if not SNS_HOST.match(host):
+            return f"host {host[:100]} is not SNS (sns.<region>.amazonaws.com)"
+        case Target(path=asked):
+            return None if path.match(asked) else f"{asked[:100]} is not a path of SNS for this"

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 import logging
+import re
 from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from bucketmq.errors import Invalid
 from bucketmq.events.parse import Confirm
 from bucketmq.events.parse.aws import SNS_TYPES
 from bucketmq.events.parse.fields import decode
-from bucketmq.notify.addresses import check_sns_url
+from bucketmq.notify.addresses import SNS_CERTIFICATE, SNS_CONFIRMATION, check_sns_url
 from bucketmq.notify.http import Poster
 from bucketmq.procedures.requests import NoAnswer
 from bucketmq.server.settings import ServerSettings
@@ -82,10 +83,10 @@ class Sns:
     async def confirm(self, confirm: Confirm) -> None:
         """403 for a URL that is not one of SNS, 503 when SNS does not agree. The topic was checked before."""
         url = confirm.url or ""
-        if (why := check_sns_url(url, allowed_prefix=self._settings.sns_prefix)) is not None:
+        if (why := check_sns_url(url, SNS_CONFIRMATION, allowed_prefix=self._settings.sns_prefix)) is not None:
             logger.warning("action=confirmation_refused why=%s", loggable(why))
             raise Refusal(403, "the SubscribeURL is not one of SNS", why)
-        if isinstance(found := await self._fetch(url), str):
+        if isinstance(found := await self._fetch(url, SNS_CONFIRMATION), str):
             logger.warning("action=confirmation_failed topic=%s why=%s", loggable(confirm.topic), loggable(found))
             raise Refusal(503, "SNS did not confirm the subscription", headers={"retry-after": "20"})
 
@@ -124,12 +125,12 @@ class Sns:
         """From one of SNS' hosts, or why not."""
         from cryptography.x509 import load_pem_x509_certificate
 
-        if (why := check_sns_url(url, allowed_prefix=self._settings.sns_prefix)) is not None:
+        if (why := check_sns_url(url, SNS_CERTIFICATE, allowed_prefix=self._settings.sns_prefix)) is not None:
             return f"its SigningCertURL is not one of SNS: {why}"
         if url in self._certificates:
             self._certificates.move_to_end(url)
             return self._certificates[url]
-        found = await self._fetch(url)
+        found = await self._fetch(url, SNS_CERTIFICATE)
         if isinstance(found, str):
             return f"its certificate could not be fetched: {found}"
         try:
@@ -141,11 +142,11 @@ class Sns:
             self._certificates.popitem(last=False)
         return certificate
 
-    async def _fetch(self, url: str) -> bytes | str:
+    async def _fetch(self, url: str, path: re.Pattern[str]) -> bytes | str:
         """The body at a URL that was checked, or why there is none."""
         prefix = self._settings.sns_prefix
         # Amazon's is at a public address; only the server that was named for tests may be on this machine.
-        private = prefix is not None and check_sns_url(url) is not None
+        private = prefix is not None and check_sns_url(url, path) is not None
         if self._poster is None:
             self._poster = Poster()
         answer = await asyncio.to_thread(self._poster.get, url, timeout_seconds=FETCH_SECONDS, private=private)

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import httpx2
@@ -16,7 +17,7 @@ from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import PLAIN, Attributes, Refused, Unknown, Written
 from bucketmq.client import Bucket
 from bucketmq.errors import Unavailable
-from bucketmq.server.gate import CSRF_HEADER
+from bucketmq.server.gate import CSRF_HEADER, FAILURES_MAX
 from dashboard.opened import ANN, OLA, SAM, VERA, Opened, Person, bury, lines, opened
 
 OPEN = {"/", "/static/main.js", "/healthz", "/api/session"}
@@ -175,6 +176,21 @@ def test_guesses_that_come_together_are_counted_before_their_bodies_are_read(age
 
 def test_who_logs_in_is_not_counted_as_a_failure(agent: Opened) -> None:
     assert [guess(agent, OLA) for _ in range(15)] == [200] * 15
+
+
+def test_right_and_wrong_tokens_at_once_right_at_the_limit(agent: Opened) -> None:
+    for _ in range(FAILURES_MAX - 2):
+        assert guess(agent, "a-wrong-token-0001") == 401
+    with ThreadPoolExecutor(12) as pool:
+        given = [OLA, "a-wrong-token-0002"] * 12
+        answers = list(zip(given, pool.map(lambda token: guess(agent, token), given), strict=True))
+    assert {status for token, status in answers if token == OLA} <= {200, 429}
+    wrong = [status for token, status in answers if token != OLA]
+    assert wrong.count(401) <= 2 and set(wrong) <= {401, 429}
+    while (status := guess(agent, "a-wrong-token-0003")) == 401:
+        wrong.append(status)
+    assert wrong.count(401) == 2, "as many as were left, and nobody's success gave one back"
+    assert guess(agent, OLA) == 429
 
 
 def test_behind_a_trusted_proxy_one_guesser_locks_nobody_else_out(store: MemoryStore) -> None:

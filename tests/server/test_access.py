@@ -194,6 +194,21 @@ def test_without_secrets_web_pages_of_others_cannot_call(store: MemoryStore) -> 
         assert running.stranger.get("/metrics").status_code == 200
 
 
+def test_without_secrets_nobody_comes_in_through_a_proxy_on_this_machine(store: MemoryStore) -> None:
+    """It may say that it is called as this machine, and yet not for whom."""
+    with serving(lambda: aio_on(store), settings_with(no_auth=True)) as running:
+        for headers in (
+            [("x-forwarded-for", "198.51.100.7")],
+            [("x-forwarded-for", "127.0.0.1, 198.51.100.7")],
+            [("x-forwarded-for", "127.0.0.1"), ("X-Forwarded-For", "2001:db8::7")],
+            [("forwarded", "for=198.51.100.7")],
+            [("x-forwarded-for", "")],
+        ):
+            assert running.stranger.get("/metrics", headers=headers).status_code == 403, headers
+            assert running.stranger.post("/events/tigris", content=b"[]", headers=headers).status_code == 403, headers
+        assert running.stranger.get("/metrics", headers={"x-forwarded-for": "127.0.0.1, ::1"}).status_code == 200
+
+
 @pytest.mark.parametrize("path", ["/metrics", "/openapi.json", "/docs"])
 def test_pages_need_a_secret_and_browsers_show_a_token_as_a_password(server: Running, path: str) -> None:
     assert server.stranger.get(path).status_code == 401

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -19,7 +22,7 @@ from bucketmq.server.access import make_access
 from bucketmq.server.pubsub import AGAIN_SECONDS, Push, PushTokens
 from bucketmq.testing.endpoints import Endpoint, Reply, endpoint
 from server.keys import google_keys, push_token, rsa_key
-from server.running import TOKEN, Running, aio_on, delivered, payload, serving, settings_with
+from server.running import TOKEN, Running, aio_on, delivered, payload, serving, settings_with, until
 
 AUDIENCE, EMAIL = "https://events.example.com/events/gcs", "pusher@project.iam.gserviceaccount.com"
 
@@ -55,6 +58,10 @@ def test_what_google_signed_for_us_is_taken_and_its_keys_are_fetched_once(
     assert pushed.post("gcs", payload("gcs")).status_code == 200, "an ordinary token works beside it"
 
 
+def header(text: bytes) -> str:
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+
+
 def wrong_tokens() -> dict[str, str]:
     key, now = rsa_key("google"), int(time.time())
     claims = jwt.decode(push_token(key), options={"verify_signature": False})
@@ -73,6 +80,23 @@ def wrong_tokens() -> dict[str, str]:
         "not signed": jwt.encode(claims, "", algorithm="none", headers={"kid": "one"}),
         "signed with a word": jwt.encode(claims, "a-word-that-is-long-enough-for-hmac", headers={"kid": "one"}),
         "garbage": "a.b.c",
+        "deep": f"{header(b'[' * 5_000)}.b.c",
+        "deep and wrong": f"{header(b'[{' * 2_900)}.b.c",
+        "with a name that is no text": jwt.encode(claims, "", algorithm="none", headers={"x": ["one"]}),
+        "with a key of its own": jwt.encode(
+            claims, rsa_key("somebody"), algorithm="RS256", headers={"kid": "one", "jku": "http://127.0.0.1:1/"}
+        ),
+        "with something critical": jwt.encode(
+            claims, key, algorithm="RS256", headers={"kid": "one", "crit": ["b64"], "b64": False}
+        ),
+        "of another kind": jwt.encode(claims, key, algorithm="PS256", headers={"kid": "one"}),
+        "from the future": push_token(key, iat=now + 3600, exp=now + 7200),
+        "not valid yet": push_token(key, nbf=now + 3600),
+        "expired by a minute and more": push_token(key, iat=now - 3600, exp=now - 62),
+        "for an audience in other letters": push_token(key, aud=AUDIENCE.upper()),
+        "of an account in other letters": push_token(key, email=EMAIL.upper()),
+        "of an account that looks the same": push_token(key, email=EMAIL.replace("e", "\u0435")),
+        "of an issuer and more": push_token(key, iss="https://accounts.google.com.evil.example"),
         "too long": push_token(key, padding="x" * 9_000),
     }
 
@@ -82,6 +106,22 @@ def test_what_google_did_not_sign_for_us_is_refused(pushed: Running, store: Memo
     answer = push(pushed, wrong_tokens()[name])
     assert (answer.status_code, answer.json()) == (401, {"error": "unauthorized", "hint": None})
     assert not store.list("", after="", limit=10).entries
+
+
+def test_guesses_that_wait_for_googles_keys_are_counted_before_they_are_compared(store: MemoryStore) -> None:
+    """They look like tokens of Google's, and might be ours: all of them come in while the keys are fetched."""
+    go, head = threading.Event(), header(b'{"alg": "RS256", "kid": "two"}')
+    with endpoint([Reply(200, {}, google_keys(one=rsa_key("google")), go)]) as google:
+        settings = settings_with(bearer=[TOKEN], push=push_of(google), wrong_secrets_max=3)
+        with serving(lambda: aio_on(store), settings) as running, ThreadPoolExecutor(9) as pool:
+            try:
+                tokens: Any = running.parts.guard._push
+                answers = [pool.submit(push, running, f"{head}.e30.guess{number:03}") for number in range(9)]
+                until(lambda: len(tokens._lock._waiters or ()) == 8)
+            finally:
+                go.set()
+            statuses = [each.result().status_code for each in answers]
+    assert sorted(statuses) == [401] * 3 + [429] * 6
 
 
 def test_a_push_token_opens_no_pages(pushed: Running) -> None:

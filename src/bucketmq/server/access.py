@@ -134,7 +134,10 @@ class Guard:
         if access.no_auth:
             return True
         self._check_limit(scope, close=close)
-        if _shows_secret(access, scope) or await self._is_push(scope):
+        if await self._is_push(scope):
+            return True
+        self._check_limit(scope, close=close)  # others may have guessed while Google's keys were fetched
+        if _shows_secret(access, scope):
             return True
         if access.signing and any(name == SIGNATURE_HEADER for name, _ in header_pairs(scope)):
             if is_binary(headers_of(scope)):
@@ -185,7 +188,9 @@ class Guard:
         us under a host name of theirs.
         """
         named = [value for name, value in header_pairs(scope) if name in ("host", "origin")]
-        if not is_loopback(self._address(scope)) or not all(is_loopback(_host(each)) for each in named):
+        forwarded = [value for name, value in header_pairs(scope) if name in ("forwarded", "x-forwarded-for")]
+        callers = [self._address(scope), *(each.strip() for each in ",".join(forwarded).split(",") if forwarded)]
+        if not all(map(is_loopback, callers)) or not all(is_loopback(_host(each)) for each in named):
             raise Refusal(
                 403, "this server has no secrets and so answers only to this machine", "start it with a token"
             )

@@ -95,7 +95,7 @@ class PushTokens:
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["aud", "exp", "iat", "iss"], "strict_aud": True},
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, RecursionError) as error:
             return f"{type(error).__name__}: {error}"
         if claims.get("email") != self._push.email or claims.get("email_verified") is not True:
             return "it is of another account"

@@ -24,6 +24,8 @@ from bucketmq.cli.app import run
 from bucketmq.cli.exits import tell
 from bucketmq.cli.output import LogLines, printable
 from bucketmq.client import Bucket
+from bucketmq.errors import Invalid
+from bucketmq.events.filters import parse
 from cli.ran import Cli, Ran
 from cli.running import running
 
@@ -170,6 +172,32 @@ def test_errors_are_printable(capsys: pytest.CaptureFixture[str], as_json: bool)
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert [raw for raw in RAW if raw in err] == []
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        "no such key a\n  b\n  ^\nreceipt  forged",
+        "filter, line 1\n  a\n  ^\nreceipt  forged\nreceipt  forged",
+        "filter, line 1\nreceipt  forged\n  ^\nhint",
+        "x\n^",
+        "x\r^\rreceipt  forged",
+        "x\v^\freceipt  forged\x85^\u2028receipt",
+    ],
+)
+def test_a_caret_in_somebody_elses_text_makes_no_lines(capsys: pytest.CaptureFixture[str], evil: str) -> None:
+    for as_json in (False, True):
+        tell("invalid", evil, as_json=as_json)
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1 and len(err.splitlines()) == 1, err
+
+
+def test_an_error_in_a_filter_keeps_its_caret_under_the_place(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Invalid) as wrong:
+        parse('size LIKE "a"\x1b[2J')
+    tell("invalid", str(wrong.value), as_json=False)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4 and lines[2].strip() == "^" and "\x1b" not in "".join(lines)
 
 
 def test_a_usage_error_is_printable(cli: Cli) -> None:

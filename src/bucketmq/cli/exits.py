@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 import sys
 
 import typer
@@ -36,6 +37,9 @@ MEANINGS = {
     Code.INCOMPLETE: "an audit found changes that were missed",
     Code.INTERRUPTED: "interrupted with Ctrl-C",
 }
+
+
+_FILTER_ERROR = re.compile(r"filter, [^\n]*\n  [^\n]*\n +\^\n[^\n]*")
 
 
 def code_of(error: BucketMQError) -> Code:
@@ -72,5 +76,5 @@ def end(scene: Scene) -> None:
 
 
 def _points(message: str) -> bool:
-    """Whether the message has a caret under a place, as errors in filters do: its lines must stay as they are."""
-    return any(line.strip() == "^" for line in message.splitlines())
+    """Whether it is an error in a filter, with a caret under the place: its lines must stay as they are."""
+    return _FILTER_ERROR.fullmatch(message) is not None

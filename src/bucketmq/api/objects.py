@@ -170,12 +170,13 @@ class ObjectsApi(Opening):
         return (yield from audit(bucket, kept, prefix=prefix, late_seconds=late_seconds, repair=repair))
 
 
-def several(keys: Iterable[Item], what: str) -> Iterable[Item]:
-    if isinstance(keys, str | bytes):
-        raise Invalid(f"{what} are a list, not {keys!r}; write [{keys!r}]")
-    if not isinstance(keys, Iterable):
-        raise Invalid(f"{what} are a list, not {keys!r:.80}")
-    return keys
+def several(given: Iterable[Item], what: str) -> Iterable[Item]:
+    """What a caller gave as a list. One text, or one mapping, is one thing and would be taken apart."""
+    if isinstance(given, str | bytes | bytearray | memoryview | Mapping):
+        raise Invalid(f"{what} are a list, not {given!r:.80}; write [{given!r:.80}]")
+    if not isinstance(given, Iterable):
+        raise Invalid(f"{what} are a list, not {given!r:.80}")
+    return given
 
 
 def _is(kind: type[Item], given: object) -> Item:

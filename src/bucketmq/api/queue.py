@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bucketmq.api.dead_letters import DeadApi
+from bucketmq.api.objects import several
 from bucketmq.api.opening import Opening
 from bucketmq.api.subscription import Delivery, SubscriptionApi
 from bucketmq.api.times import delay_of
@@ -88,7 +89,7 @@ class QueueApi(SubscriptionApi[Delivery]):
 
         `key` is a key for all of them, or a function that finds the key of a body.
         """
-        return (yield from self.post(letters(bodies, key, headers), delay_seconds, at))
+        return (yield from self.post(letters(several(bodies, "bodies"), key, headers), delay_seconds, at))
 
     def post(self, wanted: Letters, delay_seconds: float | None, at: object) -> Procedure[list[Sent]]:
         """What both ways of sending come to."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent
 from bucketmq.events.filters.evaluate import Step, compiled
 from bucketmq.events.filters.fields import UNFETCHED, Attributes, Stage, stage_of
@@ -66,6 +67,8 @@ def parse(text: str) -> Filter:
 
     Raises `Invalid` with the text, a caret under the column, what was expected, and a hint.
     """
+    if not isinstance(text, str):
+        raise Invalid(f"a filter is a text, not {text!r:.80}; an empty one matches every event")
     root = parse_text(text)
     stages = {stage_of(leaf.field) for leaf in leaves(root)}
     needs = Needs(attributes=Stage.ATTRIBUTES in stages, body=Stage.BODY in stages)

@@ -59,6 +59,14 @@ def test_stats_of_one_queue_with_price_and_advice(cli: Cli, letters: Queue) -> N
     assert any("bucketmq dead jobs" in line for line in row["advice"])
 
 
+def test_a_folder_costs_nothing_unless_a_provider_is_asked_for(cli: Cli, letters: Queue) -> None:
+    letters.send(1)
+    assert cli("stats", "jobs", "--json").row["price"] == {"provider": "folder", "usd": 0.0}
+    told = cli("stats", "jobs").err
+    assert "= $0 on a folder" in told and "S3" not in told
+    assert "on S3 Standard" in cli("stats", "jobs", "--provider", "s3").err
+
+
 def test_stats_of_all_queues(cli: Cli, bucket: Bucket) -> None:
     assert cli("stats").code == 3
     bucket.queue("a").send(1)

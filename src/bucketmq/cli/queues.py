@@ -24,9 +24,10 @@ from bucketmq.cli.stats_watch import NOTHING
 from bucketmq.cli.stats_watch import watch as again
 from bucketmq.client import Queue
 from bucketmq.errors import Corrupt, NotFound
-from bucketmq.pricing import prices_of
+from bucketmq.pricing import FOLDER, PRICES, prices_of
 from bucketmq.procedures.upkeep.stats import QueueStats
 from bucketmq.queue.settings import MAIN
+from bucketmq.server.place import folder_of
 
 Provider = Annotated[
     str, typer.Option("--provider", help="Whose prices: s3, s3-express, gcs, azure, r2 or tigris.", metavar="NAME")
@@ -105,7 +106,10 @@ def stats(
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again and again, until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often, with --watch.")] = 2.0,
-    provider: Provider = "s3",
+    provider: Annotated[
+        str | None,
+        typer.Option(help=f"Whose prices: {', '.join(PRICES)}. Default: s3; a folder costs nothing.", metavar="NAME"),
+    ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -117,25 +121,27 @@ def stats(
     Costs a handful of requests however deep the queue is. Those of this very call are shown with their price. Exits
     with 1 if a queue is damaged. With --watch also what goes in and out per second between two looks.
     """
-    prices_of(provider)
+    if provider is not None:
+        prices_of(provider)
     with open_bucket(url, probe=False) as bucket:
+        prices = provider or ("s3" if folder_of(bucket) is None else FOLDER.provider)
 
         def look() -> list[QueueStats]:
             names = [queue] if queue is not None else bucket.queues()
             return [existing_queue(bucket, name).stats() for name in names]
 
         if watch:
-            again(bucket, look, one=queue is not None, every=every, provider=provider, as_json=as_json)
+            again(bucket, look, one=queue is not None, every=every, provider=prices, as_json=as_json)
         before = bucket.requests
         found = look()
         requests = bucket.requests - before
     damaged = ". ".join(str(damage) for each in found for damage in each.damaged)
     if as_json:
         for each in found:
-            emit(stats_row(each, requests, provider))
+            emit(stats_row(each, requests, prices))
     elif found:
         show_stats(found, one=queue is not None)
-        say(bill(requests, provider, "this call"))
+        say(bill(requests, prices, "this call"))
     if not found:
         say(NOTHING)
         raise typer.Exit(Code.EMPTY)

@@ -13,7 +13,7 @@ from bucketmq.events import filters
 SINGLE: list[Any] = ["abc", b"abc", bytearray(b"abc"), memoryview(b"abc"), {"n": 1}, None, 7]
 
 
-@pytest.mark.parametrize("bodies", SINGLE, ids=str)
+@pytest.mark.parametrize("bodies", SINGLE, ids=lambda each: type(each).__name__)
 def test_one_body_is_not_several(queue: Queue, bodies: Any) -> None:
     with pytest.raises(Invalid, match="bodies are a list"):
         queue.send_many(bodies)

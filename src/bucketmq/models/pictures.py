@@ -12,6 +12,7 @@ heeded, as browsers do: it can make a picture of what has one colour without it.
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,6 +35,12 @@ PRIMARIES = (0.3127, 0.329, 0.64, 0.33, 0.3, 0.6, 0.15, 0.06)
 """And of its white, red, green and blue, about."""
 DIFFERENCE_MAX = 16
 """Two frames are alike if no two by two pixels of them differ by more, of 255. Small text that can be read does."""
+
+
+JPEG_SCANS_MAX = 100
+"""A progressive JPEG has some ten. Each is a pass over all of its pixels, for which 40 bytes of the file are enough."""
+_MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")
+_START_OF_SCAN, _END = 0xDA, 0xD9
 
 
 class PictureLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +72,8 @@ def pictures(fetched: Fetched, limits: PictureLimits = PLAIN_LIMITS) -> list[Ima
     size = webp_size(fetched.data) if fetched.kind == "webp" else None
     if size is not None and (why := _too_large(size, limits)) is not None:
         return Unseen(why)
+    if fetched.kind == "jpeg" and has_too_many_scans(fetched.data):
+        return Unseen(f"the image is coded in more than {JPEG_SCANS_MAX} scans")
     try:
         with _opened(fetched) as image:
             return _looked_at(image, limits)
@@ -189,3 +198,16 @@ def webp_size(data: bytes) -> tuple[int, int] | None:
         case b"VP8 ":
             return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
     return None
+
+
+def has_too_many_scans(jpeg: bytes) -> bool:
+    """Whether a JPEG is coded in more scans than are decoded; what is in segments or behind its end does not count."""
+    at = scans = 0
+    while scans <= JPEG_SCANS_MAX and (found := _MARKER.search(jpeg, at)) is not None:
+        at = found.end()
+        marker = jpeg[at - 1]
+        if marker == _END:
+            return False
+        scans += marker == _START_OF_SCAN
+        at += int.from_bytes(jpeg[at : at + 2], "big")
+    return scans > JPEG_SCANS_MAX

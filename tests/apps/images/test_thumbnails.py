@@ -27,7 +27,8 @@ from apps.moderation.drawing import (
 from bucketmq.apps.images import thumbnails as module
 from bucketmq.apps.images.decode import Unreadable, frames_of, opened
 from bucketmq.apps.images.thumbnails import SIZES, Made, Settings, thumbnails
-from bucketmq.models.pictures import PictureLimits
+from bucketmq.models.fetch import Fetched, Unseen
+from bucketmq.models.pictures import PictureLimits, pictures
 
 SMALL = Settings(sizes=(32, 64))
 
@@ -278,6 +279,19 @@ def test_a_webp_that_claims_too_much_makes_no_room_for_it() -> None:
 def test_a_frame_that_is_larger_than_the_image_said_is_refused() -> None:
     with pytest.raises(Unreadable, match=r"20000 x 20000 pixels; the limits are|cannot be decoded"):
         made(gif_whose_frame_is_larger(20_000, 20_000))
+
+
+def test_a_jpeg_of_endless_scans_is_refused_before_it_is_decoded() -> None:
+    """Each scan is a pass over all pixels, and takes 42 bytes of this one: to decode it would take minutes."""
+    data = encoded(Image.new("L", (5000, 5000), 128), "JPEG", progressive=True)
+    scan = data[data.rfind(b"\xff\xda") : -2]
+    with pytest.raises(Unreadable, match="more than 100 scans"):
+        thumbnails(data[:-2] + scan * 20_000 + data[-2:], SMALL)
+    seen = pictures(Fetched(data[:-2] + scan * 20_000 + data[-2:], "jpeg"))
+    assert isinstance(seen, Unseen) and "scans" in seen.reason
+    # A film behind the image, as telephones write it, and a segment of its own do not count.
+    noted = data[:2] + b"\xff\xe5\x08\x02" + b"\xff\xda" * 1024 + data[2:] + b"\xff\xda" * 1024
+    assert thumbnails(noted, SMALL).width == 5000
 
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "TIFF"])

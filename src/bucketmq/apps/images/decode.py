@@ -20,7 +20,7 @@ import msgspec
 
 from bucketmq.errors import Unsupported
 from bucketmq.models.fetch import kind_of
-from bucketmq.models.pictures import PLAIN_LIMITS, PictureLimits, webp_size
+from bucketmq.models.pictures import JPEG_SCANS_MAX, PLAIN_LIMITS, PictureLimits, has_too_many_scans, webp_size
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -73,6 +73,10 @@ def opened(data: bytes, limits: PictureLimits = PLAIN_LIMITS) -> Iterator[Opened
         )
     if kind == "webp" and (size := webp_size(data)) is not None:  # its decoder makes room for the canvas at once
         _check_size(size, limits)
+    if kind == "jpeg" and has_too_many_scans(data):
+        raise Unreadable(
+            f"the jpeg is coded in more than {JPEG_SCANS_MAX} scans, each of which is a pass over all of it"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd EXIF and TIFF fields; what matters is raised

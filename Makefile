@@ -77,7 +77,7 @@ bench-moderation: .venv/.installed-dev  ## measure the moderation pipeline from 
 bench-images: .venv/.installed-dev  ## measure what images cost, beside bare Pillow
 	$(BIN)/python -m bench.images $(ARGS)
 
-sim-deep: .venv/.installed-dev  ## run 300,000 seeds of the simulator, 50,000 of the event bus's, and its scenes; about an hour on two cores
+sim-deep: .venv/.installed-dev  ## run 300,000 seeds of the simulator, 50,000 of the event bus's, and its scenes; some 95 minutes on two cores
 	$(BIN)/bucketmq sim --seeds 300000 --jobs $(JOBS) $(ARGS)
 	$(BIN)/bucketmq sim --bus --seeds 50000 --jobs $(JOBS) $(ARGS)
 	$(BIN)/python -m pytest tests/simulation/test_scenes.py

@@ -75,7 +75,7 @@ def test_an_exception_in_the_loop_gives_back_too(world: World, queue: Any) -> No
 
 def test_the_lease_is_kept_while_a_delivery_is_worked_on(world: World) -> None:
     queue = world.connect().queue("jobs", lease_seconds=1)
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     other = world.connect().queue("jobs")
     for n, delivery in enumerate(queue):
         until = delivery.lease_until
@@ -117,7 +117,7 @@ def test_async_with_closes_the_bucket_and_hands_in(tmp_path: Path) -> None:
     async def use() -> int:
         async with bucketmq.aio.connect(url) as bucket:
             queue = bucket.queue("jobs")
-            await queue.send_many("abc")
+            await queue.send_many([*"abc"])
             async for delivery in queue:
                 await delivery.ack()
                 if delivery.body == "c":
@@ -151,7 +151,7 @@ def test_the_blocking_facade_works_inside_a_running_event_loop(tmp_path: Path) -
 
 def test_a_delivery_left_unsettled_by_a_loop_that_raised_is_handed_out_again(world: World) -> None:
     queue = world.connect().queue("jobs", lease_seconds=2)
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     kept: list[Any] = []
 
     def work() -> None:
@@ -233,7 +233,7 @@ def test_a_cancelled_caller_strands_nothing(use: Leave, when: str) -> None:
         queue, other = first.queue("jobs", lease_seconds=600), second.queue("jobs")
         await queue.settings()
         if when == "while it is being claimed":
-            await other.send_many("abc")
+            await other.send_many([*"abc"])
             store.open.clear()
         caller = asyncio.create_task(use(queue))
         if when == "while it is being claimed":
@@ -248,7 +248,7 @@ def test_a_cancelled_caller_strands_nothing(use: Leave, when: str) -> None:
             async with asyncio.timeout(5):
                 while len(engine._tasks) > 1:  # but for the keeper: it waits no longer either
                     await asyncio.sleep(0)
-            await other.send_many("abc")
+            await other.send_many([*"abc"])
         seen: list[tuple[str, int]] = []
         deadline = asyncio.get_running_loop().time() + 10
         while len(seen) < 3 and asyncio.get_running_loop().time() < deadline:
@@ -268,7 +268,7 @@ def test_a_loop_goes_on_after_a_wait_that_was_cut_short() -> None:
             deliveries = aiter(queue)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(deliveries), 0.05)
-            await queue.send_many("ab")
+            await queue.send_many([*"ab"])
             return [(await asyncio.wait_for(anext(deliveries), 10)).body for _ in range(2)]
 
     assert asyncio.run(main()) == ["a", "b"]

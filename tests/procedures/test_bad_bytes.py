@@ -17,7 +17,7 @@ BAD_DOCUMENTS = [b"", b"{", b"null", b"[]", b"\xff\xfe", b'"text"', b'{"next":"x
 def stored(world: World) -> Any:
     """A queue with something settled, held and fresh in it; its sender is another process."""
     queue = world.connect().queue("jobs")
-    queue.send_many("abc")
+    queue.send_many([*"abc"])
     queue.receive(1)[0].ack(wait=True)
     queue.receive(1)
     return queue
@@ -67,7 +67,7 @@ def test_a_head_that_breaks_the_rules(world: World) -> None:
     [b"", b"{", b"\xff\n", b"not json\n", b'{"id":1}\n', b'{"id":"x","at":"y"}', b'{"parts":[]}\n', b"\n\n\n"],
 )
 def test_a_corrupt_segment(world: World, body: bytes) -> None:
-    world.connect().queue("jobs").send_many("abc")
+    world.connect().queue("jobs").send_many([*"abc"])
     for told in refused(world, world.segment(0), body, "receive", "peek"):
         assert "0" in told
 

@@ -78,7 +78,7 @@ def test_settings_already_so_write_nothing(world: World) -> None:
 
 def test_another_process_follows_within_half_a_minute(world: World) -> None:
     worker = world.connect().queue("jobs", lease_seconds=10)
-    worker.send_many("ab")
+    worker.send_many([*"ab"])
     worker.receive(1)
     world.connect().queue("jobs", lease_seconds=500).settings()
     world.advance(31)

@@ -13,7 +13,7 @@ from procedures.world import World, drain
 
 
 def test_peek_shows_what_is_unsettled_and_claims_nothing(world: World, queue: Any) -> None:
-    queue.send_many("abcd")
+    queue.send_many([*"abcd"])
     a, _ = queue.receive(2)
     a.retry("later", delay_seconds=100, wait=True)
     before = world.everything()
@@ -29,7 +29,7 @@ def test_peek_shows_what_is_unsettled_and_claims_nothing(world: World, queue: An
 
 def test_peek_goes_by_the_clock(world: World, bucket: Any) -> None:
     queue = bucket.queue("jobs", attempts_max=2)
-    queue.send_many("abc")
+    queue.send_many([*"abc"])
     first, *_ = queue.receive(3, lease_seconds=10)
     first.retry(delay_seconds=10, wait=True)
     world.advance(11)
@@ -65,7 +65,7 @@ def test_tail_follows_what_is_sent_and_claims_nothing(world: World, queue: Any) 
     positions = queue.tails()
     assert positions == {0: 1}
     assert queue.tail(positions) == []
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     queue.send("c")
     seen = [*queue.tail(positions), *queue.tail(positions)]
     assert [message.body for message in seen] == ["a", "b", "c"]

@@ -91,7 +91,7 @@ def test_a_lease_that_is_over_but_not_taken_can_still_be_settled(world: World, q
 
 def test_a_part_of_a_batch_that_was_settled_in_time_stays_settled(world: World) -> None:
     first, second = world.connect().queue("jobs", lease_seconds=30), world.connect().queue("jobs")
-    first.send_many("ab")
+    first.send_many([*"ab"])
     a, b = first.receive(2)
     a.ack(wait=True)
     world.advance(31)

@@ -25,7 +25,7 @@ def test_a_paused_queue_hands_out_nothing_and_takes_sends(world: World, queue: A
 
 
 def test_what_is_in_flight_goes_on(world: World, queue: Any) -> None:
-    queue.send_many("abcd")
+    queue.send_many([*"abcd"])
     done, retried, buried, extended = queue.receive(4, lease_seconds=10)
     queue.pause()
     extended.extend(100)
@@ -44,7 +44,7 @@ def test_what_is_in_flight_goes_on(world: World, queue: Any) -> None:
 
 def test_a_pause_holds_in_other_processes_when_their_settings_are_old(world: World, queue: Any) -> None:
     """The bound that the docs state: settings are believed for 30 seconds."""
-    queue.send_many("abc")
+    queue.send_many([*"abc"])
     other = world.connect().queue("jobs")
     assert len(other.receive(1)) == 1
     queue.pause()
@@ -131,7 +131,7 @@ def test_a_pause_whose_answer_was_lost_holds_all_the_same(world: World, queue: A
 
 def test_a_worker_rests_while_its_queue_is_paused(blocking: World) -> None:
     queue = blocking.connect().queue("jobs")
-    queue.send_many("abc")
+    queue.send_many([*"abc"])
     queue.pause()
     seen: list[str] = []
     queue.run(lambda delivery: seen.append(delivery.body), stop_when_empty=True, signals=False)

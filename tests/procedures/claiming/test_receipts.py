@@ -14,7 +14,7 @@ from procedures.world import World
 
 def test_a_receipt_settles_from_another_process(world: World) -> None:
     first, second = world.connect().queue("jobs"), world.connect().queue("jobs")
-    first.send_many("ab")
+    first.send_many([*"ab"])
     receipts = [delivery.receipt for delivery in first.receive(2)]
     for receipt in receipts:
         second.delivery(receipt).ack(wait=True)

@@ -29,7 +29,7 @@ def test_receive_gives_up_to_the_limit_in_order(queue: Any) -> None:
 
 
 def test_a_batch_is_a_sequence(queue: Any) -> None:
-    queue.send_many("abc")
+    queue.send_many([*"abc"])
     batch = queue.receive(10)
     assert len(batch) == 3
     assert batch[0].body == "a"
@@ -246,7 +246,7 @@ def test_any_reason_can_be_given_and_poisons_nothing(world: World, queue: Any, r
 @pytest.mark.parametrize("second", ["ack", "retry", "bury", "release"])
 def test_settling_one_message_of_a_pair_twice_leaves_the_other_alone(blocking: World, second: str) -> None:
     queue = blocking.connect().queue("jobs")
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     first, _ = queue.receive(2)
     lot, more = first.lot, {"retry": (1, 0.0, ""), "bury": (1, ""), "release": (1,)}
     lot.ack(first.offset)  # both threads have looked whether it was settled, and neither saw the other

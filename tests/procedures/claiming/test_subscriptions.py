@@ -21,12 +21,12 @@ def test_every_subscription_gets_every_message(queue: Any) -> None:
 
 
 def test_earliest_is_the_default_and_sees_what_was_sent_before(queue: Any) -> None:
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     assert drain(queue.subscription("audit")) == ["a", "b"]
 
 
 def test_latest_sees_only_what_is_sent_afterwards(queue: Any) -> None:
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     audit = queue.subscription("audit", start="latest")
     queue.send("c")
     assert drain(audit) == ["c"]
@@ -45,8 +45,8 @@ def test_latest_counts_from_when_it_was_made_not_from_the_first_receive(world: W
 def test_an_offset_is_where_it_begins_even_inside_a_segment(
     world: World, queue: Any, offset: int, expected: str
 ) -> None:
-    queue.send_many("ab")
-    queue.send_many("cdef")
+    queue.send_many([*"ab"])
+    queue.send_many([*"cdef"])
     assert drain(queue.subscription("audit", start={0: offset})) == list(expected)
 
 
@@ -85,7 +85,7 @@ def test_its_name_is_all_another_process_needs(world: World, queue: Any) -> None
 
 def test_settling_in_one_leaves_the_others_alone(queue: Any) -> None:
     audit = queue.subscription("audit")
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     for delivery in queue.receive(2):
         delivery.bury("no")
     queue.flush()
@@ -112,7 +112,7 @@ def test_a_name_that_cannot_be_is_invalid(queue: Any, name: Any) -> None:
 def test_a_subscription_has_its_own_worker(blocking: World) -> None:
     queue = blocking.connect().queue("jobs")
     audit = queue.subscription("audit", start="latest")
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     seen: list[str] = []
     audit.run(lambda delivery: seen.append(delivery.body), stop_when_empty=True)
     assert seen == ["a", "b"]

@@ -191,7 +191,7 @@ def test_a_program_that_forgets_to_close_has_its_settlements_handed_in(tmp_path:
     process = program(
         """
         queue = bucketmq.connect(URL).queue("jobs")
-        queue.send_many("ab")
+        queue.send_many([*"ab"])
         first, second = queue.receive(2)
         first.ack()
         second.bury("no")

@@ -53,7 +53,7 @@ def test_a_traceback_is_kept_whole_and_its_last_line_is_the_reason(blocking: Wor
 
 def test_failures_of_a_batch_go_to_the_right_messages(world: World, bucket: Any) -> None:
     queue = bucket.queue("jobs", attempts_max=2)
-    queue.send_many("abc")
+    queue.send_many([*"abc"])
     for attempt in (1, 2):
         for delivery in queue.receive(3, wait_seconds=5):
             delivery.retry(f"{delivery.body}{attempt}", delay_seconds=0)

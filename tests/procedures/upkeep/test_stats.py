@@ -56,7 +56,7 @@ def test_the_oldest_is_the_oldest_that_is_ready(world: World, queue: Any) -> Non
 
 
 def test_a_lease_that_is_over_is_not_in_flight(world: World, queue: Any) -> None:
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     queue.receive(1, lease_seconds=10)
     assert (queue.stats().ready, queue.stats().in_flight) == (1, 1)
     world.advance(11)
@@ -173,7 +173,7 @@ def test_what_is_received_while_stats_are_taken_is_not_damage(blocking: World) -
 
 def test_a_subscription_that_nobody_reads_is_named_with_the_cure(world: World, queue: Any) -> None:
     audit = queue.subscription("audit")
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     audit.receive(1)[0].ack(wait=True)
     drain(queue)
     assert queue.stats().advice == ()

@@ -119,7 +119,7 @@ def test_a_released_message_is_handed_out_again_as_the_same_attempt(queue: Any) 
 @pytest.mark.parametrize("delay", [float("inf"), -5, "soon"])
 def test_an_impossible_delay_falls_back_to_the_back_off_and_says_so(world: World, bucket: Any, delay: Any) -> None:
     queue = bucket.queue("jobs", attempts_max=2)
-    queue.send_many("xy")
+    queue.send_many([*"xy"])
     run(queue, lambda delivery: Retry("why", delay_seconds=delay) if delivery.body == "x" else None)
     assert queue.stats().delayed == 1
     world.advance(100)
@@ -182,7 +182,7 @@ def test_a_long_traceback_keeps_its_end_and_the_reason_is_still_its_last_line(qu
 
 
 def test_a_handler_may_settle_by_itself(queue: Any) -> None:
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     if sys.modules["bucketmq.aio"].Queue is type(getattr(queue, "_real", None)):
 
         async def settle(delivery: Any) -> Any:
@@ -242,7 +242,7 @@ def test_a_long_handler_keeps_its_lease(world: World) -> None:
 
 
 def test_a_decorated_function_is_the_queues_handler(queue: Any) -> None:
-    queue.send_many("ab")
+    queue.send_many([*"ab"])
     seen: list[str] = []
 
     @queue.handler

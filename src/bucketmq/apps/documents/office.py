@@ -88,7 +88,7 @@ def text_of_slide(slide: Any) -> str:
         if shape.has_text_frame:
             lines += [shape.text_frame.text, ""]
         elif shape.has_table:
-            lines += [_row(each) for each in shape.table._tbl.tr_lst]
+            lines += map(_row, shape.element.iter(DRAWING + "tr"))
     if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
         lines += ["", slide.notes_slide.notes_text_frame.text]
     return "\n".join(lines)

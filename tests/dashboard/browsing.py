@@ -89,8 +89,14 @@ class Browser:
         return found
 
     def click(self, selector: str) -> None:
-        self.until(lambda: self.shown(selector))
-        self.find(selector).click()
+        def clicked() -> bool:
+            """Where the page draws it again between the look and the click, nothing was clicked."""
+            if self.shown(selector):
+                self.find(selector).click()
+                return True
+            return False
+
+        self.until(clicked)
 
     def keys(self, *keys: str) -> None:
         webdriver.ActionChains(self.driver).send_keys(*keys).perform()

@@ -72,14 +72,6 @@ def flush() -> None:
     sys.stdout.flush()
 
 
-def clear() -> None:
-    """Begin a new screen on a terminal; an empty line elsewhere."""
-    if sys.stdout.isatty():
-        screen().clear()
-    else:
-        emit_text("")
-
-
 def say(text: str) -> None:
     """A line for people, on standard error."""
     errors().print(Text(printable(text)))

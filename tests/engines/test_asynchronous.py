@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 import time
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -142,6 +144,26 @@ def test_closing_ends_every_thread() -> None:
     queue.run(lambda _: None, concurrency=4, stop_when_empty=True, signals=False)
     bucket.close()
     assert set(threading.enumerate()) <= before
+
+
+def test_closing_waits_for_threads_of_handlers_that_are_slow_to_end() -> None:
+    before = set(threading.enumerate())
+
+    def handle(_: object) -> None:
+        sys.setprofile(linger)
+
+    def linger(frame: FrameType, event: str, _: object) -> None:
+        if event == "return" and frame.f_code.co_name == "_worker":  # the thread has nothing left to do
+            threading.Event().wait(0.1)
+
+    async def main() -> None:
+        async with connect(MemoryStore()) as bucket:
+            queue = bucket.queue("jobs")
+            await queue.send(1)
+            await queue.run(handle, stop_when_empty=True, signals=False)
+        assert set(threading.enumerate()) <= before
+
+    asyncio.run(main())
 
 
 class Ran:

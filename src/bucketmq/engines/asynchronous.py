@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable
+import threading
+import time
+from collections.abc import Awaitable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, assert_never
 
@@ -50,7 +52,7 @@ POSTS_MAX = 1024
 made as they are needed."""
 
 CANCEL_SECONDS = 1.0
-"""How long `close` waits for tasks that it had to cancel."""
+"""How long `close` waits for tasks that it had to cancel, and for the threads of workers that have ended."""
 
 
 class _Caller:
@@ -77,7 +79,12 @@ class _Callers:
     """A worker's crew in this engine: threads for its plain handlers, and the tasks that await its async ones."""
 
     def __init__(self, crew: Crew, loop: asyncio.AbstractEventLoop) -> None:
-        self.pool = ThreadPoolExecutor(crew.size, thread_name_prefix="bucketmq-handler")
+        self.threads: list[threading.Thread] = []
+        self.pool = ThreadPoolExecutor(
+            crew.size,
+            thread_name_prefix="bucketmq-handler",
+            initializer=lambda: self.threads.append(threading.current_thread()),
+        )
         self.awaiting: set[asyncio.Task[Any]] = set()
         self._loop = loop
         crew.cancelled.on_open(self._cancelled)
@@ -98,6 +105,7 @@ class Asynchronous:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="bucketmq")
         self._posts = ThreadPoolExecutor(POSTS_MAX, thread_name_prefix="bucketmq-post")
         self._crews: dict[Crew, _Callers] = {}
+        self._ending: list[threading.Thread] = []  # of crews that have ended, a moment ago or in a handler that hangs
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -192,8 +200,13 @@ class Asynchronous:
 
     def _begin(self, crew: Crew) -> _Callers:
         made = self._crews[crew] = _Callers(crew, asyncio.get_running_loop())
-        crew.ended.on_open(lambda: self._crews.pop(crew).pool.shutdown(wait=False))
+        crew.ended.on_open(lambda: self._end(crew))
         return made
+
+    def _end(self, crew: Crew) -> None:
+        callers = self._crews.pop(crew)
+        callers.pool.shutdown(wait=False)
+        self._ending = [each for each in (*self._ending, *callers.threads) if each.is_alive()]
 
     def spawn(self, procedure: Procedure[None], name: str) -> None:
         """Run a procedure as a task of its own."""
@@ -209,9 +222,17 @@ class Asynchronous:
             for task in running:
                 task.cancel()
             await asyncio.wait(running, timeout=CANCEL_SECONDS)
+        if self._ending:
+            await asyncio.get_running_loop().run_in_executor(self._pool, _join, self._ending)
         for pool in (self._pool, self._posts, *(callers.pool for callers in self._crews.values())):
             pool.shutdown(wait=not running)  # idle threads end at once; a stuck one is not worth a stuck event loop
         self.hands.release()
+
+
+def _join(threads: Iterable[threading.Thread]) -> None:
+    until = time.monotonic() + CANCEL_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 async def _awaited(result: Awaitable[Any], callers: _Callers | None) -> Any:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,13 @@ from typing import IO, Any
 
 SECONDS_MAX = 60.0
 """After this a command that hangs is ended, so that reading its output ends too."""
+
+HEEDING_CTRL_C = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""A shell starts what it runs in the background with Ctrl-C ignored, and whatever that starts inherits it."""
 
 
 class Running:
@@ -51,7 +59,7 @@ class Running:
 @contextmanager
 def running(args: Sequence[str], environment: dict[str, str], folder: Path) -> Iterator[Running]:
     process = subprocess.Popen(
-        ["bucketmq", *args],
+        [sys.executable, "-c", HEEDING_CTRL_C, "bucketmq", *args],
         cwd=folder,
         env={**environment, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,

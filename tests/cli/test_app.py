@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from bucketmq.cli.group import EXAMPLES
 from bucketmq.engines.meter import Requests
 from bucketmq.pricing import PRICES, cost, dollars
 from cli.ran import Cli, Shell
+from cli.running import running
 
 
 def verbs(command: Any, path: str = "") -> Iterator[str]:
@@ -222,28 +224,12 @@ def test_a_reader_that_has_seen_enough_is_no_disaster(shell: Shell) -> None:
     assert "Traceback" not in ran.err
 
 
-HEEDING_CTRL_C = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-"""A shell starts what it runs in the background with Ctrl-C ignored, and whatever that starts inherits it."""
-
-
-def test_ctrl_c_exits_with_130(cli: Cli, environment: dict[str, str]) -> None:
+def test_ctrl_c_exits_with_130(cli: Cli, environment: dict[str, str], folder: Path) -> None:
     cli("send", "jobs", "1")
-    process = subprocess.Popen(
-        [sys.executable, "-c", HEEDING_CTRL_C, "bucketmq", "tail", "jobs", "--follow", "--json"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert '"body":1' in process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
+    with running(["tail", "jobs", "--follow", "--json"], environment, folder) as following:
+        assert following.row()["body"] == 1
+        code, _, err = following.stop(signal.SIGINT)
+    assert (code, err) == (130, "")
 
 
 def test_nothing_is_coloured_without_a_terminal(shell: Shell) -> None:

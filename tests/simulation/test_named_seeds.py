@@ -60,6 +60,8 @@ BUS_NAMED = {
     12122: "a copy had no answer, the next was refused, and the first landed when nobody had a note of it any more",
     16724: "a move was done by another attempt, and the write of this one landed over it later",
     19452: "a delete without an answer landed late and took along what had been written since",
+    43144: "a recovery's second write of a moved object landed when the move had been reported",
+    44220: "the auditor did not allow the same bytes within moments where it looks at posts",
     8284: "the auditor did not wait for a request that was slow before all was well",
 }
 

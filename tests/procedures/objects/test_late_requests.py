@@ -11,7 +11,7 @@ import pytest
 import bucketmq
 from bucketmq.bucket.port import Unknown
 from bucketmq.errors import Unavailable
-from bucketmq.procedures.requests import Copy, Create, Delete, Remove, StoreRequest
+from bucketmq.procedures.requests import Copy, Create, Delete, Remove, Replace, StoreRequest
 from procedures.objects.world import World, told
 
 
@@ -108,3 +108,25 @@ def test_a_copy_that_lands_after_another_attempt_has_moved_is_told_of_as_that_mo
     ]
     assert told(bucket)[-1].id == again.event.id
     assert memory.notes() == []
+
+
+def test_what_a_recovery_writes_again_late_is_the_move_that_was_reported(memory: World) -> None:
+    """A mover falls asleep with its target made. A recovery writes the target again and has no answer, the mover wakes
+    up and reports, and then the write lands: a new version of which there is no event."""
+    mover, other = memory.connect(), memory.connect()
+    late = Late(other, (Replace,), "b.txt")
+    mover.rules.add("r", to="queue:found", gone="drop", filter="WHERE `kind` = 'moved'")
+    mover.put("a.txt", "moved")
+
+    def sleep(_number: int, request: StoreRequest) -> None:
+        if isinstance(request, Remove | Delete) and request.key.endswith("a.txt"):
+            mover.hands.meddle = lambda _number, _request: None
+            memory.advance(60)
+            other.recover()
+
+    mover.hands.meddle = sleep
+    reported = mover.move("a.txt", "b.txt")
+    late.land()
+    assert mover.look("b.txt").version != reported.version
+    mover.notify(stop_when_empty=True, signals=False)
+    assert [delivery.body["key"] for delivery in mover.queue("found").receive(10)] == ["b.txt"]

@@ -22,6 +22,10 @@ HOPS = "bucketmq-hops"
 LINEAGE = "bucketmq-lineage"
 OWN_METADATA = frozenset({WRITE, FROM, HOPS, LINEAGE})
 
+AGAIN = "-again"
+"""Ends the id of a write by which a recovery puts the target of a move where it is already. It makes a new version and
+no change: the event of the move stands for both."""
+
 
 class Cause(msgspec.Struct, frozen=True):
     """The event in whose handling something is written: it makes the chain of hops that the loop guard counts."""
@@ -76,6 +80,11 @@ def hops_of(attributes: Attributes) -> int:
 def is_ours(found: Found | Object, attributes: Attributes) -> bool:
     """Whether the state was written with these attributes: their write id says so."""
     return found.attributes.metadata.get(WRITE) == attributes.metadata[WRITE]
+
+
+def is_written_again(found: Found | Object) -> bool:
+    """Whether the state is what a move had made already, written once more by a recovery."""
+    return found.attributes.metadata.get(WRITE, "").endswith(AGAIN)
 
 
 def origin_mark(key: str, version: str) -> str:

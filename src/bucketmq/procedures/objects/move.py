@@ -44,6 +44,7 @@ from bucketmq.procedures.objects.batches import (
 from bucketmq.procedures.objects.copy import create_from, source_of, with_body
 from bucketmq.procedures.objects.keys import check_object_key, full_key
 from bucketmq.procedures.objects.metadata import (
+    AGAIN,
     FROM,
     HOPS,
     LINEAGE,
@@ -409,7 +410,7 @@ def _complete(bucket: OpenBucket, note: Note, version: Version, target: str) -> 
         return Missing()
     if isinstance(made, Missing) or made.attributes.metadata.get(FROM) != origin_mark(note.key, version):
         return Missing()
-    metadata = {**made.attributes.metadata, WRITE: f"{note.write}-again"}
+    metadata = {**made.attributes.metadata, WRITE: note.write + AGAIN}
     attributes = msgspec.structs.replace(made.attributes, metadata=metadata)
     yield from Replace(full_target, made.body, made.version, attributes)
     there = yield from look(full_target)

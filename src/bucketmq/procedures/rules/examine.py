@@ -18,7 +18,7 @@ from bucketmq.events.event import ObjectEvent, plain_version, seconds_of
 from bucketmq.events.filters import NO_JSON, UNFETCHED, Decision, Known
 from bucketmq.events.rule import Policy
 from bucketmq.procedures.objects.keys import full_key
-from bucketmq.procedures.objects.metadata import hops_of
+from bucketmq.procedures.objects.metadata import hops_of, is_written_again
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.verbs import get, look
@@ -49,8 +49,10 @@ def examine(
 
 def is_newer(found: Found | Object, event: ObjectEvent) -> bool:
     """Whether the object was written again since. The version alone does not tell: a source may write it otherwise than
-    the store does."""
+    the store does, and a recovery that had no answer may write what a move made once more when that was reported."""
     if event.version is None or plain_version(found.version) == event.version:
+        return False
+    if event.kind == "moved" and is_written_again(found):
         return False
     return found.stored_at > seconds_of(event.at)
 

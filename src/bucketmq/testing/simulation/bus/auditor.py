@@ -20,7 +20,7 @@ from bucketmq.events.rule import Rule, rule_of
 from bucketmq.log import segment as lines
 from bucketmq.log.documents import decode_head
 from bucketmq.log.layout import base_of, is_bookkeeping, join
-from bucketmq.procedures.objects.metadata import origin_mark
+from bucketmq.procedures.objects.metadata import AGAIN, origin_mark
 from bucketmq.procedures.objects.notes import Note, decode_note
 from bucketmq.procedures.objects.report import REPLAY_HEADER
 from bucketmq.queue.message import Message
@@ -372,7 +372,7 @@ class Auditor:
         that are under way are not judged."""
         if self.plan.renames:
             return  # what was renamed has the mark of the write before
-        told = {(state.key, state.write) for state in self.told_states}
+        told = {(state.key, (state.write or "").removesuffix(AGAIN)) for state in self.told_states}
         for name, known in self.history.keys.items():
             state = known.states[-1] if known.states else None
             if state is None or state.who == FOREIGN:
@@ -380,7 +380,7 @@ class Auditor:
             if state.ended_at == LONG:
                 if state.write is None or state.write in under_way:
                     continue
-                if (name, state.write) not in told and state not in self.told_states:
+                if (name, state.write.removesuffix(AGAIN)) not in told and state not in self.told_states:
                     self.problem(f"unreported: {state.who} wrote {state}, and nobody reported it")
             elif (state.ended_who, name) in self.meant and self._gone_at(name) < state.ended_at:
                 self.problem(f"unreported: {state.ended_who} deleted {state}, and nobody reported it")
@@ -469,12 +469,20 @@ class Auditor:
 
     def _doubtful(self, states: list[State], state: State) -> bool:
         """Whether the same bytes were put twice within moments on a store that cannot tell: a known weakness."""
-        return self.plan.content_versions and any(
-            other is not state
-            and other.version == state.version
-            and abs(other.landed_at - state.landed_at) <= AGAIN_SECONDS
-            for other in states
-        )
+        return len(self._alike(states, state)) > 1
+
+    def _alike(self, states: list[State], state: State) -> list[State]:
+        """A state, and those of the same bytes within moments of it on a store that cannot tell them apart."""
+        return [
+            each
+            for each in states
+            if each is state
+            or (
+                self.plan.content_versions
+                and each.version == state.version
+                and abs(each.landed_at - state.landed_at) <= AGAIN_SECONDS
+            )
+        ]
 
     def _check_posts(self) -> None:
         """I7."""
@@ -494,7 +502,7 @@ class Auditor:
             if state.from_mark is None:
                 continue
             arrived = self.arrived_at.get((HUMANS, state.key, state.version), 0.0)
-            if arrived < state.landed_at:
+            if arrived < min(each.landed_at for each in self._alike(self.history.keys[state.key].states, state)):
                 self.problem(f"I7: no human was notified of {state}")
 
     def _was_replaced(self, post: State) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from bucketmq.bucket.port import Entry, Found, Missing, Object, Page, Written
+from bucketmq.bucket.port import Entry, Found, Missing, Object, Page, Version, Written
 from bucketmq.errors import BucketMQError, Unavailable
 from bucketmq.log import documents
 from bucketmq.procedures.requests import (
@@ -130,8 +130,21 @@ def get_document(kind: type[Document], key: str) -> Procedure[tuple[Document, Ob
     return documents.decode(kind, found.body, key), found
 
 
+def get_state(key: str, empty: Document) -> Procedure[tuple[Document, Version | None]]:
+    """The document at `key` and the mark of its state; `empty` and None where there is none yet."""
+    found = yield from get_document(type(empty), key)
+    return (found[0], found[1].version) if found else (empty, None)
+
+
+def put_over(key: str, document: object, version: Version | None) -> Create | Replace:
+    """The write of a document over the state that `version` marks; None: where there is nothing."""
+    body = documents.encode(document)
+    return Create(key, body) if version is None else Replace(key, body, version)
+
+
 def create_named(key: str, body: bytes) -> Procedure[None]:
-    """Create an object whose name nobody else uses: a refusal means that an earlier attempt of our own landed."""
+    """Create an object that only the first may make: a refusal means that it is there, an earlier attempt of our own
+    where nobody else uses the name."""
     patience = Patience(f"writing {key}")
     while True:
         reply = yield from Create(key, body)
@@ -152,13 +165,11 @@ def update_document(
     """
     patience = Patience(f"updating {key}")
     while True:
-        current = yield from get_document(kind, key)
-        before = empty if current is None else current[0]
+        before, version = yield from get_state(key, empty)
         after = change(before)
-        if after == before and current is not None:
+        if after == before and version is not None:
             return after
-        body = documents.encode(after)
-        reply = yield from (Create(key, body) if current is None else Replace(key, body, current[1].version))
+        reply = yield from put_over(key, after, version)
         if isinstance(reply, Written):
             return after
         yield from patience.again(reply)

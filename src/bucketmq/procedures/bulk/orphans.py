@@ -14,16 +14,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bucketmq.bucket.port import Entry, Missing, Object, Written
+from bucketmq.bucket.port import Entry, Missing, Written
 from bucketmq.log import documents
 from bucketmq.log.layout import QueueKeys, base_of, join
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.bulk.publish import ORPHAN_SECONDS, Publication
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import list_queues, reload_settings
-from bucketmq.procedures.requests import Create, Now, Procedure, Replace
+from bucketmq.procedures.requests import Now, Procedure, Replace
 from bucketmq.procedures.segments.tail import trim_mark
-from bucketmq.procedures.verbs import delete, get_document, get_many, list_all
+from bucketmq.procedures.verbs import delete, get_many, get_state, list_all, put_over
 from bucketmq.queue.settings import DEAD_SUFFIX, FORMAT
 
 EVERY_SECONDS = 86400.0
@@ -51,26 +51,20 @@ def maybe_remove_orphans(queue: OpenQueue, *, everything: bool) -> Procedure[int
     `everything`: look at all parts, because something is left that was named once.
     """
     key = queue.keys.orphans
-    found = yield from get_document(Orphans, key)
-    before = found[0] if found else Orphans()
+    before, version = yield from get_state(key, Orphans())
     now = yield from Now()
     if now - before.at < EVERY_SECONDS:
         return 0
     since = 0.0 if everything else before.judged
     # The process that writes this has today's turn; if it dies, tomorrow's looks at the same parts.
     turn = Orphans(before.version + 1, now, since)
-    reply = yield from _write(key, turn, found[1] if found else None)
+    reply = yield from put_over(key, turn, version)
     if not isinstance(reply, Written):
         return 0
     removed = yield from remove_orphans(queue, since=since)
     judged = Orphans(turn.version + 1, now, max(since, now - ORPHAN_SECONDS))
     yield from Replace(key, documents.encode(judged), reply.version)  # if it fails, the next look takes longer
     return removed
-
-
-def _write(key: str, document: Orphans, over: Object | None) -> Procedure[object]:
-    body = documents.encode(document)
-    return (yield from (Create(key, body) if over is None else Replace(key, body, over.version)))
 
 
 def remove_orphans(queue: OpenQueue, *, since: float = 0.0) -> Procedure[int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from bucketmq.bucket.port import Missing, Written
+from bucketmq.bucket.port import Missing
 from bucketmq.errors import BucketMQError, Corrupt, Invalid
 from bucketmq.log import documents
 from bucketmq.log.layout import base_of
@@ -17,13 +17,13 @@ from bucketmq.procedures.heads.desk import Beaten, Desk
 from bucketmq.procedures.heads.turns import later_turn
 from bucketmq.procedures.opened import OpenQueue, ShardLog
 from bucketmq.procedures.queues import refresh_settings
-from bucketmq.procedures.requests import Chance, Create, Latch, Now, Procedure, Wait
+from bucketmq.procedures.requests import Chance, Latch, Now, Procedure, Wait
 from bucketmq.procedures.segments.messages import read_segment
 from bucketmq.procedures.segments.tail import fresh_tail, trim_mark
 from bucketmq.procedures.sending.dead_letters import finish_moves
 from bucketmq.procedures.sending.delayed import stage
 from bucketmq.procedures.sending.shards import open_shards, raise_shards
-from bucketmq.procedures.verbs import Patience, get, list_page
+from bucketmq.procedures.verbs import create_named, get, list_page
 from bucketmq.queue.commands import Full
 from bucketmq.queue.head import Head
 from bucketmq.queue.settings import check_name
@@ -310,26 +310,16 @@ def hand_in(desk: Desk) -> Procedure[None]:
 
 
 def begin(queue: OpenQueue, name: str, start: Start) -> Procedure[dict[int, int]]:
-    """Make the subscription if there is none, beginning at `start`. Shards that come later begin at their beginning.
-    Returns the offsets at which the shards begin whose heads were made."""
+    """Make the subscription if there is none, beginning at `start`; whoever is first decides. Shards that come later
+    begin at their beginning. Returns the offsets at which the shards begin whose heads were made."""
     check_name(name, "subscription")
     begins: dict[int, int] = {}
     for shard in range(queue.settings.shards):
         key = queue.keys.head(name, shard)
         if isinstance((yield from get(key)), Missing):
             begins[shard], segment = yield from _position(queue, queue.log(shard), start)
-            yield from _create_head(key, Head(begins[shard], segment))
+            yield from create_named(key, documents.encode(Head(begins[shard], segment)))
     return begins
-
-
-def _create_head(key: str, head: Head) -> Procedure[None]:
-    """Whoever is first decides where the subscription begins."""
-    patience = Patience(f"beginning {key}")
-    while True:
-        reply = yield from Create(key, documents.encode(head))
-        if isinstance(reply, Written) or not isinstance((yield from get(key)), Missing):
-            return
-        yield from patience.again(reply)
 
 
 def _position(queue: OpenQueue, log: ShardLog, start: Start) -> Procedure[tuple[int, int]]:

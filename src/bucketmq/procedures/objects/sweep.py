@@ -32,7 +32,7 @@ from bucketmq.procedures.objects.listing import LAST, by_key, check_prefix, list
 from bucketmq.procedures.objects.report import report
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import NewId, Now, Procedure
-from bucketmq.procedures.verbs import create_named, delete, get, get_document, list_all, update_document
+from bucketmq.procedures.verbs import create_named, delete, get, get_state, list_all, update_document
 from bucketmq.queue.settings import check_name
 from bucketmq.values import Value
 
@@ -378,8 +378,8 @@ def _delete_orphans(bucket: OpenBucket, name: str) -> Procedure[None]:
     """Chunks that no manifest names: their sweepers died between two requests."""
     keys = EventKeys(bucket.prefix)
     entries, _ = yield from list_all(keys.chunks(name))
-    found = yield from get_document(Manifest, keys.manifest(name))
-    named = {keys.chunk(name, chunk.name) for chunk in found[0].chunks} if found is not None else set()
+    manifest, _ = yield from get_state(keys.manifest(name), Manifest())
+    named = {keys.chunk(name, chunk.name) for chunk in manifest.chunks}
     now = yield from Now()
     for entry in entries:
         if entry.key not in named and now - entry.stored_at > ORPHAN_SECONDS:

@@ -27,10 +27,11 @@ from bucketmq.events.rule import (
 )
 from bucketmq.log.layout import EventKeys, head_of
 from bucketmq.procedures.claiming.receive import Start, begin
+from bucketmq.procedures.objects.remove import remove_state
 from bucketmq.procedures.objects.report import events_queue
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import NewId, Now, Procedure, Remove
-from bucketmq.procedures.verbs import Patience, delete, get_document, list_all, look, update_document
+from bucketmq.procedures.verbs import delete, get_document, get_state, list_all, look, update_document
 
 logger = logging.getLogger("bucketmq")
 
@@ -121,7 +122,7 @@ def _make_rule(
 
     try:
         if isinstance(left, Found):
-            yield from _remove_as_it_was(keys.secrets(rule.name), left.version)
+            yield from remove_state(keys.secrets(rule.name), left.version)
         if secrets is not None:
             yield from update_document(Secrets, keys.secrets(rule.name), secrets, only)
         return (yield from update_document(Rule, keys.rule(rule.name), made, lambda found: _made(found, made)))
@@ -138,19 +139,6 @@ def _made(found: Rule, made: Rule) -> Rule:
     if found.removed_at is None:
         raise _Taken
     return made
-
-
-def _remove_as_it_was(key: str, version: Version) -> Procedure[None]:
-    """Have this state of an object gone; another one that somebody put there stays."""
-    patience = Patience(f"removing {key}")
-    while True:
-        reply = yield from Remove(key, version)
-        if isinstance(reply, Removed):
-            return
-        found = yield from look(key)
-        if isinstance(found, Missing) or found.version != version:
-            return
-        yield from patience.again(reply)
 
 
 def _taken(name: str) -> str:
@@ -172,8 +160,7 @@ def get_rule(bucket: OpenBucket, name: str) -> Procedure[Rule]:
 
 
 def get_secrets(bucket: OpenBucket, name: str) -> Procedure[Secrets]:
-    found = yield from get_document(Secrets, EventKeys(bucket.prefix).secrets(check_rule_name(name)))
-    return Secrets() if found is None else found[0]
+    return (yield from get_state(EventKeys(bucket.prefix).secrets(check_rule_name(name)), Secrets()))[0]
 
 
 def list_rules(
@@ -242,13 +229,7 @@ def change_secrets(bucket: OpenBucket, name: str, change: Callable[[Secrets], Se
 def remove_rule(bucket: OpenBucket, name: str) -> Procedure[Rule]:
     """Remove a rule. Its heads, with what it had not delivered, go a minute later."""
     at = time_text((yield from Now()))
-    return (
-        yield from change_rule(
-            bucket,
-            name,
-            lambda rule: rule if rule.removed_at is not None else edited(rule, removed_at=at),
-        )
-    )
+    return (yield from change_rule(bucket, name, lambda rule: edited(rule, removed_at=rule.removed_at or at)))
 
 
 def tidy_rules(bucket: OpenBucket) -> Procedure[int]:

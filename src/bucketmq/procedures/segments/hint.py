@@ -10,7 +10,8 @@ from bucketmq.errors import BucketMQError
 from bucketmq.log import documents
 from bucketmq.log.documents import Hint
 from bucketmq.procedures.opened import OpenQueue, ShardLog
-from bucketmq.procedures.requests import Create, Get, Procedure, Replace
+from bucketmq.procedures.requests import Get, Procedure
+from bucketmq.procedures.verbs import put_over
 
 HINT_EVERY = 64
 HINT_EVERY_WALKED = 32
@@ -31,12 +32,12 @@ def maybe_hint(queue: OpenQueue, shard_log: ShardLog) -> Procedure[None]:
 
 def _write(shard_log: ShardLog, key: str, tail: int) -> Procedure[Version | None]:
     """One PUT, and a GET before it unless this process was the last one to write the hint."""
-    body, version = documents.encode(Hint(tail)), shard_log.hint_version
+    version = shard_log.hint_version
     if version is None:
         found = yield from Get(key)
         if isinstance(found, Object):
             version = found.version
             if documents.decode(Hint, found.body, key).base >= tail:
                 return None
-    reply = yield from (Create(key, body) if version is None else Replace(key, body, version))
+    reply = yield from put_over(key, Hint(tail), version)
     return reply.version if isinstance(reply, Written) else None

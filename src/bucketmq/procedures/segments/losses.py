@@ -10,7 +10,7 @@ import msgspec
 
 from bucketmq.log.layout import QueueKeys
 from bucketmq.procedures.requests import Now, Procedure
-from bucketmq.procedures.verbs import get_document, update_document
+from bucketmq.procedures.verbs import get_state, update_document
 from bucketmq.queue.settings import FORMAT
 
 LOSSES_MAX = 1_000
@@ -53,5 +53,4 @@ def record_loss(keys: QueueKeys, shard: int, start: int, stop: int) -> Procedure
 
 
 def read_losses(keys: QueueKeys) -> Procedure[Losses]:
-    found = yield from get_document(Losses, keys.losses)
-    return found[0] if found else Losses()
+    return (yield from get_state(keys.losses, Losses()))[0]

@@ -26,7 +26,7 @@ from bucketmq.procedures.opened import OpenQueue, ShardLog
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.segments.hint import maybe_hint
 from bucketmq.procedures.segments.messages import read_segment
-from bucketmq.procedures.verbs import get_document, get_many, list_all, list_page
+from bucketmq.procedures.verbs import get_many, get_state, list_all, list_page
 from bucketmq.queue.head import Head
 
 TRIM_GUARD_SECONDS = 120.0
@@ -216,8 +216,7 @@ def _list_from(shard_log: ShardLog, start: int) -> Procedure[tuple[int, int] | N
 
 def trim_mark(shard_log: ShardLog) -> Procedure[int]:
     """The lowest offset that still exists. One GET."""
-    found = yield from get_document(Trim, shard_log.keys.trim(shard_log.shard))
-    return found[0].low if found else 0
+    return (yield from get_state(shard_log.keys.trim(shard_log.shard), Trim(0)))[0].low
 
 
 def lowest(shard_log: ShardLog, base: int, known_at: float, now: float) -> Procedure[int]:

@@ -24,13 +24,12 @@ from typing import Generic, TypeVar
 import msgspec
 
 from bucketmq.bucket.port import Version, Written
-from bucketmq.log import documents
 from bucketmq.procedures.opened import OpenQueue
-from bucketmq.procedures.requests import Create, NewId, Procedure, Replace
+from bucketmq.procedures.requests import NewId, Procedure
 from bucketmq.procedures.segments.append import is_outdated
 from bucketmq.procedures.segments.tail import tail
 from bucketmq.procedures.sending.shards import sending_settings
-from bucketmq.procedures.verbs import Patience, get_document
+from bucketmq.procedures.verbs import Patience, get_state, put_over
 from bucketmq.queue.head import Target
 
 Load = TypeVar("Load")
@@ -101,15 +100,13 @@ class Register(Generic[Document]):
 
     def read(self) -> Procedure[Document]:
         """One GET."""
-        found = yield from get_document(type(self._empty), self.key)
-        self.document, self._version = (found[0], found[1].version) if found else (self._empty, None)
+        self.document, self._version = yield from get_state(self.key, self._empty)
         return self.document
 
     def write(self, after: Document) -> Procedure[bool]:
         """One PUT. False if it was refused or its outcome is unknown: read again, which tells whose change stands, our
         own included."""
-        body = documents.encode(after)
-        reply = yield from (Create(self.key, body) if self._version is None else Replace(self.key, body, self._version))
+        reply = yield from put_over(self.key, after, self._version)
         if not isinstance(reply, Written):
             yield from self._patience.again(reply)
             return False

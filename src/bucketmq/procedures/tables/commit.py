@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bucketmq.bucket.port import Missing, Object, Written
+from bucketmq.bucket.port import Missing, Written
 from bucketmq.errors import Corrupt, Invalid
-from bucketmq.log import documents
-from bucketmq.procedures import requests
 from bucketmq.procedures.lane import share
-from bucketmq.procedures.requests import Call, Create, NewId, Now, Procedure
+from bucketmq.procedures.requests import Call, NewId, Now, Procedure
 from bucketmq.procedures.tables.files import (
     Contents,
     Done,
@@ -41,7 +39,7 @@ from bucketmq.procedures.tables.files import (
 from bucketmq.procedures.tables.opened import Committed, Load, OpenTable, read_head, shape_of
 from bucketmq.procedures.tables.steps import Step, step_of
 from bucketmq.procedures.tables.unused import FRESH_SECONDS, SWEEP_SECONDS, remove_unused
-from bucketmq.procedures.verbs import Patience, create_named, get_many
+from bucketmq.procedures.verbs import Patience, create_named, get_many, put_over
 from bucketmq.queue.settings import check_name
 from bucketmq.tables.changes import Change
 from bucketmq.tables.head import GroupValue, Head, Mark, Shard, after_commit, slot_of
@@ -153,7 +151,7 @@ class _Carrying:
         swept_at = now if sweeps else head.swept_at
         after = after_commit(head, marks, instead, schema=text, swept_at=swept_at)
         self._tried[own] = self._told(after.version, head, waiting, places)
-        reply = yield from _write(table, after, found[1] if found else None)
+        reply = yield from put_over(table.keys.head, after, found[1].version if found else None)
         if not isinstance(reply, Written):
             return reply
         self._waiting(after)
@@ -294,9 +292,3 @@ def _contents(table: OpenTable, shard: Shard, schema: pa.Schema) -> Procedure[Co
             raise Corrupt(f"{key} is missing though the head of table {table.name!r} names it; restore it from a copy")
         raise _Outdated(f"{key} was replaced long ago")
     return decode(found.body, key, sha256=shard.sha256)
-
-
-def _write(table: OpenTable, after: Head, over: Object | None) -> Procedure[object]:
-    body = documents.encode(after)
-    key = table.keys.head
-    return (yield from (Create(key, body) if over is None else requests.Replace(key, body, over.version)))

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import msgspec
 
-from bucketmq.log import documents
-from bucketmq.procedures.requests import Create, Now, Procedure, Replace
+from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.tables.opened import OpenTable
-from bucketmq.procedures.verbs import delete, get_document, list_all
+from bucketmq.procedures.verbs import delete, get_state, list_all, put_over
 from bucketmq.queue.settings import FORMAT
 from bucketmq.tables.head import Head
 
@@ -45,8 +44,7 @@ def remove_unused(table: OpenTable, head: Head) -> Procedure[int]:
     """One look, on behalf of the commit that made `head`; returns how many files it removed. One LIST for every
     thousand files, a GET, a PUT, and a DELETE for each file."""
     keys = table.keys
-    found = yield from get_document(Unused, keys.unused)
-    before = found[0] if found else Unused()
+    before, version = yield from get_state(keys.unused, Unused())
     now = yield from Now()
     if now - before.at < KEEP_SECONDS:
         return 0
@@ -56,7 +54,5 @@ def remove_unused(table: OpenTable, head: Head) -> Procedure[int]:
     entries, _ = yield from list_all(keys.data)
     there = {entry.key.removeprefix(f"{keys.root}/") for entry in entries}
     after = Unused(before.version + 1, now, tuple(sorted(there - head.files - set(old))))
-    body = documents.encode(after)
-    # Whoever is refused or hears nothing leaves the look to the next one.
-    yield from (Create(keys.unused, body) if found is None else Replace(keys.unused, body, found[1].version))
+    yield from put_over(keys.unused, after, version)  # whoever is refused or hears nothing leaves it to the next look
     return len(old)

@@ -23,7 +23,7 @@ from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import reload_settings
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.segments.tail import trim_mark
-from bucketmq.procedures.verbs import get_document, list_all, update_document
+from bucketmq.procedures.verbs import get_state, list_all, update_document
 from bucketmq.queue.settings import FORMAT
 
 replace = msgspec.structs.replace
@@ -80,8 +80,7 @@ class ArchivedFile(msgspec.Struct, frozen=True):
 
 def read_archive(queue: OpenQueue) -> Procedure[Archive]:
     """The register, or an empty one where there is none. One GET."""
-    found = yield from get_document(Archive, queue.keys.archive)
-    return found[0] if found else Archive()
+    return (yield from get_state(queue.keys.archive, Archive()))[0]
 
 
 def begin(queue: OpenQueue) -> Procedure[Archive]:

@@ -32,7 +32,7 @@ from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.segments.losses import read_losses
 from bucketmq.procedures.segments.tail import fresh_tail, trim_mark, true_end
 from bucketmq.procedures.upkeep.readers import Reader, all_readers
-from bucketmq.procedures.verbs import get, get_document, get_many, list_all, list_page
+from bucketmq.procedures.verbs import get, get_many, get_state, list_all, list_page
 from bucketmq.queue.claiming import expire
 from bucketmq.queue.head import Head
 from bucketmq.queue.policy import policy_of
@@ -407,9 +407,8 @@ def _delayed(queue: OpenQueue) -> Procedure[tuple[int, int, list[float], bool]]:
     entries, more = yield from list_all(queue.keys.laters, pages_max=LATER_PAGES_MAX)
     now = yield from Now()
     due = [entry.key for entry in entries if due_of(entry.key) <= now]
-    found = (yield from get_document(Later, queue.keys.later_register)) if due else None
     # A sender whose reply was lost may have created its object again after it was moved: that one is deleted, not sent.
-    moved = found[0].finished if found else {}
+    moved = (yield from get_state(queue.keys.later_register, Later()))[0].finished if due else {}
     ages = [now - due_of(key) for key in due if key.removeprefix(queue.keys.root + "/") not in moved]
     return len(entries) - len(due), len(ages), ages and [max(ages)], more
 

@@ -30,7 +30,7 @@ from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
 from bucketmq.procedures.upkeep.archive import Archive, read_archive
 from bucketmq.procedures.upkeep.readers import Reader, all_readers, forget_idle_notes
-from bucketmq.procedures.verbs import delete, get, get_document, get_many, list_all, list_page, update_document
+from bucketmq.procedures.verbs import delete, get, get_many, get_state, list_all, list_page, update_document
 from bucketmq.queue.settings import DEAD_SUFFIX, MAIN, Settings
 from bucketmq.values import Value
 
@@ -214,8 +214,8 @@ def _aimed_at(queue: OpenQueue, shard: int) -> Procedure[list[int]]:
     """Where delayed messages, dead letters and redrives that are on their way are meant to be, or are: whoever goes on
     with a move must find its segment, or it would put the messages there again. One LIST, a GET, and one for each head
     of the other queue."""
-    found = yield from get_document(Later, queue.keys.later_register)
-    targets = [target for group in (found[0].groups if found else ()) for target in group.targets]
+    later, _ = yield from get_state(queue.keys.later_register, Later())
+    targets = [target for group in later.groups for target in group.targets]
     dead = queue.name.endswith(DEAD_SUFFIX)
     other = QueueKeys(queue.bucket.prefix, queue.name.removesuffix(DEAD_SUFFIX) if dead else queue.name + DEAD_SUFFIX)
     entries, _ = yield from list_all(other.heads)

@@ -9,13 +9,10 @@ from unittest.mock import patch
 import msgspec
 
 from bucketmq.bucket.port import Object, Unknown, Version, Written
-from bucketmq.log import documents
-from bucketmq.procedures import requests
-from bucketmq.procedures.requests import Create, Procedure
+from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.tables import commit as committing
 from bucketmq.procedures.tables import files
-from bucketmq.procedures.tables.opened import OpenTable
-from bucketmq.procedures.verbs import get
+from bucketmq.procedures.verbs import get, put_over
 from bucketmq.tables.head import Head, Mark, after_commit
 from bucketmq.testing.simulation.faults import Faults, only
 from bucketmq.testing.simulation.mutants import Hunt
@@ -53,13 +50,10 @@ def _forgetful(self: Any, head: Head | None) -> Any:
     return _waiting(self, head)
 
 
-def _over_anything(table: OpenTable, after: Head, over: Object | None) -> Procedure[object]:
+def _over_anything(key: str, after: Head, over: Version | None) -> Procedure[object]:
     """The head is replaced whatever has become of it meanwhile."""
-    body, key = documents.encode(after), table.keys.head
     now = yield from get(key)
-    if not isinstance(now, Object):
-        return (yield from Create(key, body))
-    return (yield from requests.Replace(key, body, now.version))
+    return (yield from put_over(key, after, now.version if isinstance(now, Object) else None))
 
 
 def _half(head: Head, marks: Any, made: Mapping[str, Any], **options: Any) -> Head:
@@ -67,9 +61,9 @@ def _half(head: Head, marks: Any, made: Mapping[str, Any], **options: Any) -> He
     return after_commit(head, marks, dict(list(made.items())[:1]), **options)
 
 
-def _hopeful(table: OpenTable, after: Head, over: Object | None) -> Procedure[object]:
+def _hopeful(key: str, after: Head, over: Version | None) -> Procedure[object]:
     """No answer is taken for a good one."""
-    reply = yield from _write(table, after, over)
+    reply = yield from put_over(key, after, over)
     return Written(Version("guessed"), None) if isinstance(reply, Unknown) else reply
 
 
@@ -78,7 +72,6 @@ def _never_numbered(self: Head, mark: Mark) -> bool:
 
 
 _waiting = committing._Carrying._waiting
-_write = committing._write
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -86,8 +79,8 @@ MUTANTS: tuple[Mutant, ...] = (
         lambda: patch.object(committing._Carrying, "_waiting", _forgetful),
         Faults(lost_reply=0.1),
     ),
-    Mutant("the last head wins", lambda: patch.object(committing, "_write", _over_anything), only(["slow"])),
-    Mutant("no answer is a good one", lambda: patch.object(committing, "_write", _hopeful), only(["lost_request"])),
+    Mutant("the last head wins", lambda: patch.object(committing, "put_over", _over_anything), only(["slow"])),
+    Mutant("no answer is a good one", lambda: patch.object(committing, "put_over", _hopeful), only(["lost_request"])),
     Mutant("a commit is half in", lambda: patch.object(committing, "after_commit", _half), Faults()),
     Mutant("what is newer does not count", lambda: patch.object(files, "_states", lambda *_: {}), Faults()),
     Mutant("a batch is applied by each of two rivals", lambda: patch.object(Head, "has", _never_numbered), Faults()),

@@ -8,7 +8,7 @@ a handler writes through its changes carries the hop count and the lineage that 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar
 
@@ -29,7 +29,7 @@ from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Procedure
 
 Run = Callable[[Procedure[Any]], Any]
-RunAsync = Callable[[Procedure[Any]], Awaitable[Any]]
+"""Carries a procedure out, or gives something to await that does."""
 
 
 class Opens(Protocol):
@@ -231,12 +231,16 @@ class ChangesApi(ChangesData[OneChange]):
         return self._delete(list(changes))
 
 
-class Change(ChangeData):
-    """A change in the hands of a plain handler."""
+class HandedChange(ChangeData):
+    """A change in the hands of a handler, with what carries its verbs out."""
 
     def __init__(self, bucket: Opens, event: ObjectEvent, run: Run, attempt: int = 1) -> None:
         super().__init__(bucket, event, attempt)
         self._run = run
+
+
+class Change(HandedChange):
+    """A change in the hands of a plain handler."""
 
     bytes = blocking(ChangeApi.bytes)
     text = blocking(ChangeApi.text)
@@ -247,12 +251,8 @@ class Change(ChangeData):
     delete = blocking(ChangeApi.delete)
 
 
-class AsyncChange(ChangeData):
+class AsyncChange(HandedChange):
     """A change in the hands of an async handler: the same names, awaited."""
-
-    def __init__(self, bucket: Opens, event: ObjectEvent, run: RunAsync, attempt: int = 1) -> None:
-        super().__init__(bucket, event, attempt)
-        self._run = run
 
     bytes = awaiting(ChangeApi.bytes)
     text = awaiting(ChangeApi.text)

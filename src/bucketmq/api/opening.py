@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Protocol, Self
 
 import msgspec
@@ -82,12 +83,16 @@ class Opening:
         """Where it is, for people: a URL without secrets."""
         self.keeper = Keeper()
         self.lent = lent
-        self._renames = renames
-        self._copies = copies
-        self._exact_versions = exact_versions
-        self._lists_in_order = lists_in_order
-        self._local = local
         self._probe_first = probe_first
+        self._make = partial(
+            OpenBucket,
+            prefix,
+            lists_in_order=lists_in_order,
+            local=local,
+            renames=renames,
+            copies=copies,
+            exact_versions=exact_versions,
+        )
         self._once = Once(self._open)
 
     @classmethod
@@ -112,16 +117,7 @@ class Opening:
     def _open(self) -> Procedure[OpenBucket]:
         if self._probe_first:
             yield from probe(self.prefix)
-        holder = yield from NewId()
-        bucket = OpenBucket(
-            self.prefix,
-            holder,
-            lists_in_order=self._lists_in_order,
-            local=self._local,
-            renames=self._renames,
-            copies=self._copies,
-            exact_versions=self._exact_versions,
-        )
+        bucket = self._make((yield from NewId()))
         bucket.unsettled = self.keeper.unsettled
         return bucket
 

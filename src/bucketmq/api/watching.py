@@ -49,45 +49,7 @@ class Watchers:
     def __init__(self) -> None:
         self.by_name: dict[str, Watcher] = {}
 
-    def watch(
-        self,
-        filter: str = "",
-        *,
-        batch: int | None = None,
-        name: str | None = None,
-        start: object = "now",
-        **options: Unpack[PolicyOptions],
-    ) -> Callable[[Handler], Handler]:
-        """A decorator that makes a function the handler of every change that the filter lets through."""
-        filters.parse(filter)
-        if batch is not None and (not isinstance(batch, int) or not 1 <= batch <= BATCH_MAX):
-            raise Invalid(f"batch must be 1 to {BATCH_MAX} changes at a time, not {batch!r}")
-
-        def register(handler: Handler) -> Handler:
-            self._add(handler, name=name, filter=filter, start=start, options=dict(options), batch=batch)
-            return handler
-
-        return register
-
-    def when_all(
-        self,
-        *keys: str,
-        deadline_seconds: float | None = None,
-        name: str | None = None,
-        start: object = "now",
-        **options: Unpack[PolicyOptions],
-    ) -> Callable[[Handler], Handler]:
-        """A decorator: the function is called once for each complete set of keys, or at the deadline."""
-        gather = Gather(keys, deadline_seconds)
-
-        def register(handler: Handler) -> Handler:
-            chosen = {"gone": "deliver", **options}
-            self._add(handler, name=name, filter=gather.filter(), start=start, options=chosen, gather=gather)
-            return handler
-
-        return register
-
-    def _add(
+    def add(
         self,
         handler: Callable[[Any], Any],
         *,
@@ -98,6 +60,7 @@ class Watchers:
         gather: Gather | None = None,
         batch: int | None = None,
     ) -> None:
+        """Make a function the handler of every change that the filter lets through."""
         if not callable(handler):
             raise Invalid(f"a watcher is a function that takes one change, not {handler!r}")
         chosen = name or getattr(handler, "__name__", "").strip("_<>")
@@ -153,7 +116,15 @@ class WatchingApi(Opening):
         Its rule is named after the function, or `name`, and keeps its place while nothing runs. `start` counts when
         the rule is first made: "now", "beginning" or a time. `options` are those of a rule's policy.
         """
-        return self.watchers.watch(filter, batch=batch, name=name, start=start, **options)
+        filters.parse(filter)
+        if batch is not None and (not isinstance(batch, int) or not 1 <= batch <= BATCH_MAX):
+            raise Invalid(f"batch must be 1 to {BATCH_MAX} changes at a time, not {batch!r}")
+
+        def register(handler: Handler) -> Handler:
+            self.watchers.add(handler, name=name, filter=filter, start=start, options=dict(options), batch=batch)
+            return handler
+
+        return register
 
     def when_all(
         self,
@@ -167,7 +138,14 @@ class WatchingApi(Opening):
 
         Keys may have placeholders, as in `"a/{id}.json", "b/{id}.json"`: then once for each value.
         """
-        return self.watchers.when_all(*keys, deadline_seconds=deadline_seconds, name=name, start=start, **options)
+        gather = Gather(keys, deadline_seconds)
+
+        def register(handler: Handler) -> Handler:
+            chosen = {"gone": "deliver", **options}
+            self.watchers.add(handler, name=name, filter=gather.filter(), start=start, options=chosen, gather=gather)
+            return handler
+
+        return register
 
     def run_watchers(
         self,

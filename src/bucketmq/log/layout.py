@@ -38,6 +38,11 @@ def is_secret(key: str) -> bool:
     return key.endswith(".secrets.json")
 
 
+def _below(name: str) -> cached_property[str]:
+    """A key, or the folder of some, below the root of a queue or table."""
+    return cached_property(lambda keys: f"{keys.root}/{name}")
+
+
 class EventKeys(msgspec.Struct, frozen=True):
     """The keys of rules, inventories and notes below a bucket's prefix."""
 
@@ -106,23 +111,20 @@ class EventKeys(msgspec.Struct, frozen=True):
         return f"{self.chunks(sweep)}{name}{SUFFIX}"
 
 
-class TableKeys(msgspec.Struct, frozen=True):
+class TableKeys(msgspec.Struct, frozen=True, dict=True):
     """The keys of one table below a bucket's prefix."""
 
     prefix: str
     table: str
 
-    @property
+    head = _below("head.json")
+    data = _below("data/")
+    unused = _below("unused.json")
+    """The files that no head named when it was last looked (see `procedures.tables.unused`)."""
+
+    @cached_property
     def root(self) -> str:
         return _root(self.prefix, "tables", self.table)
-
-    @property
-    def head(self) -> str:
-        return f"{self.root}/head.json"
-
-    @property
-    def data(self) -> str:
-        return f"{self.root}/data/"
 
     def file(self, name: str) -> str:
         """The file of a shard, below the table's root: heads name it so."""
@@ -132,11 +134,6 @@ class TableKeys(msgspec.Struct, frozen=True):
         """The whole key of a file that a head names."""
         return f"{self.root}/{file}"
 
-    @property
-    def unused(self) -> str:
-        """The files that no head named when it was last looked (see `procedures.tables.unused`)."""
-        return f"{self.root}/unused.json"
-
 
 class QueueKeys(msgspec.Struct, frozen=True, dict=True):
     """The keys of one queue below a bucket's prefix."""
@@ -144,17 +141,27 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
     prefix: str
     queue: str
 
+    settings = _below("queue.json")
+    logs = _below("log/")
+    heads = _below("heads/")
+    laters = _below("later/")
+    later_register = _below("later.json")
+    failures = _below("failures/")
+    bodies = _below("bodies/")
+    parts = _below("parts/")
+    publications = _below("spark/")
+    readers = _below("readers/")
+    orphans = _below("orphans.json")
+    """When orphans were last looked for (see `procedures.bulk.orphans`)."""
+    archive = _below("archive.json")
+    """The register of what is archived (see `procedures.upkeep.archive`)."""
+    archived = _below("archive/")
+    losses = _below("losses.json")
+    """The register of messages that are gone (see `procedures.segments.losses`)."""
+
     @cached_property
     def root(self) -> str:
         return _root(self.prefix, "queues", self.queue)
-
-    @property
-    def settings(self) -> str:
-        return f"{self.root}/queue.json"
-
-    @property
-    def logs(self) -> str:
-        return f"{self.root}/log/"
 
     def log(self, shard: int) -> str:
         """The folder of a shard's segments, with the slash at the end that listings want."""
@@ -162,10 +169,6 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
 
     def segment(self, shard: int, base: int) -> str:
         return f"{self.log(shard)}{base:020}{SUFFIX}"
-
-    @property
-    def heads(self) -> str:
-        return f"{self.root}/heads/"
 
     def head(self, subscription: str, shard: int) -> str:
         return f"{self.heads}{subscription}/{shard}.json"
@@ -180,73 +183,26 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
         """A register of deduplication keys; `digits` of their hash, where registers have split."""
         return f"{self.root}/dedup/{slot}{digits and '-'}{digits}.json"
 
-    @property
-    def laters(self) -> str:
-        return f"{self.root}/later/"
-
     def later(self, due_seconds: int, name: str) -> str:
         return f"{self.laters}{due_seconds:012}/{name}{SUFFIX}"
-
-    @property
-    def later_register(self) -> str:
-        return f"{self.root}/later.json"
-
-    @property
-    def failures(self) -> str:
-        return f"{self.root}/failures/"
 
     def failure(self, name: str) -> str:
         return f"{self.failures}{name}{SUFFIX}"
 
-    @property
-    def bodies(self) -> str:
-        return f"{self.root}/bodies/"
-
     def body(self, name: str) -> str:
         return f"{self.bodies}{name}"
-
-    @property
-    def parts(self) -> str:
-        return f"{self.root}/parts/"
 
     def part(self, transaction: str, name: str) -> str:
         """Lines that a bulk writer made for a segment of parts."""
         return f"{self.parts}{transaction}/{name}{SUFFIX}"
 
-    @property
-    def publications(self) -> str:
-        return f"{self.root}/spark/"
-
     def publication(self, transaction: str) -> str:
         """The register of what a transaction published (see `procedures.bulk.publish`)."""
         return f"{self.publications}{transaction}.json"
 
-    @property
-    def readers(self) -> str:
-        return f"{self.root}/readers/"
-
     def reader(self, name: str) -> str:
         """How far a reader that keeps its progress elsewhere has come (see `procedures.upkeep.readers`)."""
         return f"{self.readers}{name}.json"
-
-    @property
-    def orphans(self) -> str:
-        """When orphans were last looked for (see `procedures.bulk.orphans`)."""
-        return f"{self.root}/orphans.json"
-
-    @property
-    def archive(self) -> str:
-        """The register of what is archived (see `procedures.upkeep.archive`)."""
-        return f"{self.root}/archive.json"
-
-    @property
-    def archived(self) -> str:
-        return f"{self.root}/archive/"
-
-    @property
-    def losses(self) -> str:
-        """The register of messages that are gone (see `procedures.segments.losses`)."""
-        return f"{self.root}/losses.json"
 
     def damaged(self, name: str, key: str) -> str:
         """The copy of an object of this queue that was damaged and has been replaced."""

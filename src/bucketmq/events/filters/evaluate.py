@@ -56,9 +56,9 @@ def compiled(node: Node) -> Step:
         case Everything():
             return lambda _event, _attributes, _body: YES
         case And(terms=terms):
-            return _all([compiled(term) for term in sorted(terms, key=_cost)])
+            return _joined([compiled(term) for term in sorted(terms, key=_cost)], stop=NO, go=YES)
         case Or(terms=terms):
-            return _any([compiled(term) for term in sorted(terms, key=_cost)])
+            return _joined([compiled(term) for term in sorted(terms, key=_cost)], stop=YES, go=NO)
         case Not():
             raise AssertionError("a normal tree has no NOT")
         case _:
@@ -70,28 +70,16 @@ def _cost(node: Node) -> int:
     return max(2 * stage_of(leaf.field) + isinstance(leaf, Like | Regexp) for leaf in leaves(node))
 
 
-def _all(steps: list[Step]) -> Step:
+def _joined(steps: list[Step], *, stop: int, go: int) -> Step:
+    """Steps until one answers `stop`, which decides; `go` if all answer that."""
+
     def step(event: ObjectEvent, attributes: Attributes, body: Any) -> int:
-        fetch = YES
+        fetch = go
         for each in steps:
             answer = each(event, attributes, body)
-            if answer == NO:
-                return NO
-            if answer != YES and (fetch == YES or answer < fetch):
-                fetch = answer
-        return fetch
-
-    return step
-
-
-def _any(steps: list[Step]) -> Step:
-    def step(event: ObjectEvent, attributes: Attributes, body: Any) -> int:
-        fetch = NO
-        for each in steps:
-            answer = each(event, attributes, body)
-            if answer == YES:
-                return YES
-            if answer != NO and (fetch == NO or answer < fetch):
+            if answer == stop:
+                return stop
+            if answer != go and (fetch == go or answer < fetch):
                 fetch = answer
         return fetch
 

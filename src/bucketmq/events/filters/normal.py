@@ -8,20 +8,9 @@ So whatever reads a normal tree needs two values only.
 
 from __future__ import annotations
 
-from bucketmq.events.filters.grammar import (
-    And,
-    Compare,
-    Everything,
-    In,
-    IsNull,
-    Leaf,
-    Like,
-    Node,
-    Not,
-    Operator,
-    Or,
-    Regexp,
-)
+import msgspec
+
+from bucketmq.events.filters.grammar import And, Compare, Everything, Leaf, Node, Not, Operator, Or
 
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
@@ -46,11 +35,5 @@ def opposite(leaf: Leaf) -> Leaf:
     match leaf:
         case Compare(field=field, operator=operator, value=value):
             return Compare(field, _OPPOSITE[operator], value)
-        case In(field=field, values=values, negated=negated):
-            return In(field, values, not negated)
-        case Like(field=field, pattern=pattern, negated=negated):
-            return Like(field, pattern, not negated)
-        case Regexp(field=field, pattern=pattern, negated=negated):
-            return Regexp(field, pattern, not negated)
-        case IsNull(field=field, negated=negated):
-            return IsNull(field, not negated)
+        case _:
+            return msgspec.structs.replace(leaf, negated=not leaf.negated)

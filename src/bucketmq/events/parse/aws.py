@@ -8,7 +8,7 @@ from __future__ import annotations
 from bucketmq.errors import Invalid
 from bucketmq.events.event import Kind, ObjectEvent, Order, event_id, plain_version
 from bucketmq.events.parse import records
-from bucketmq.events.parse.fields import Reading, at_of, decode, inner, need, need_inner, size, text
+from bucketmq.events.parse.fields import Reading, at_of, decode, inner, items_of, need, need_inner, size, text
 from bucketmq.events.parse.result import IGNORED, Bad, BadItem, Confirm, Item, Parsed, gather, told
 
 KINDS: dict[str, Kind] = {
@@ -29,9 +29,7 @@ SNS_TYPES = ("Notification", "SubscriptionConfirmation", "UnsubscribeConfirmatio
 
 def eventbridge(value: object, reading: Reading) -> Parsed:
     """One event, or a list of them. Keys are plain."""
-    items = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, dict) for item in items[:1]):
-        raise Invalid("the body is not an event of EventBridge: it must be a JSON object")
+    items = items_of(value, "the body is not an event of EventBridge: it must be a JSON object")
     return gather(items, lambda item: _event(item, reading))
 
 

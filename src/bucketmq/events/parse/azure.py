@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from bucketmq.errors import Invalid
 from bucketmq.events.event import Kind, ObjectEvent, Order, event_id, plain_version
-from bucketmq.events.parse.fields import Reading, at_of, inner, need, percent_decoded, size, text
+from bucketmq.events.parse.fields import Reading, at_of, inner, items_of, need, percent_decoded, size, text
 from bucketmq.events.parse.result import IGNORED, BadItem, Confirm, Item, Parsed, gather, told
 
 KINDS: dict[str, Kind] = {
@@ -46,9 +45,7 @@ _CONTAINERS, _BLOBS = "/blobServices/default/containers/", "/blobs/"
 
 def read(value: object, reading: Reading) -> Parsed:
     """A list of events in either schema, or a single one."""
-    items = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, dict) for item in items[:1]):
-        raise Invalid("the body is not from Event Grid: it must be a list of events")
+    items = items_of(value, "the body is not from Event Grid: it must be a list of events")
     return gather(items, lambda item: event(item, reading))
 
 

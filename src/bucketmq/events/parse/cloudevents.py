@@ -16,6 +16,7 @@ from bucketmq.events.parse.fields import (
     at_of,
     decode,
     from_base64,
+    items_of,
     need,
     own_event,
     percent_decoded,
@@ -62,12 +63,8 @@ def read_binary(headers: Mapping[str, str], body: bytes, reading: Reading) -> Pa
 
 def read(value: object, reading: Reading) -> Parsed:
     """One, or a list of them."""
-    items = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, dict) for item in items[:1]):
-        raise Invalid(
-            "the body is not a CloudEvent: it must be an object with specversion, id, source and type, or a list"
-        )
-    return gather(items, lambda item: _event(item, reading))
+    wanted = "it must be an object with specversion, id, source and type, or a list"
+    return gather(items_of(value, f"the body is not a CloudEvent: {wanted}"), lambda item: _event(item, reading))
 
 
 def _media_type(headers: Mapping[str, str]) -> str:

@@ -45,6 +45,14 @@ def decode(body: bytes | str) -> object:
         raise Invalid(f"the body is not JSON: {str(error)[:200]}") from None
 
 
+def items_of(value: object, otherwise: str) -> list[object]:
+    """The items of a body that is one, or a list of them. `Invalid` says `otherwise` if it does not look like that."""
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, dict) for item in items[:1]):
+        raise Invalid(otherwise)
+    return items
+
+
 def text(item: Item, name: str) -> str | None:
     """A text that is there and not empty."""
     value = item.get(name)

@@ -11,7 +11,7 @@ import pytest
 import bucketmq
 from bucketmq.bucket.port import Unknown
 from bucketmq.errors import Unavailable
-from bucketmq.procedures.requests import Copy, Create, Delete, Remove, Replace, StoreRequest
+from bucketmq.procedures.requests import Copy, Create, Delete, Look, Remove, Replace, StoreRequest
 from procedures.objects.world import World, told
 
 
@@ -73,6 +73,36 @@ def test_a_put_that_was_refused_after_one_without_an_answer_is_told_of_when_that
     last = [event for event in told(bucket) if event.key == "a.txt"][-1]
     assert (last.kind, last.version) == ("changed", bucket.look("a.txt").version)
     assert memory.notes() == []
+
+
+def test_an_object_that_a_write_without_an_answer_made_is_told_as_a_new_one(memory: World) -> None:
+    bucket = memory.connect()
+    late = Late(bucket, (Create,), "a.txt")
+    perform, looks = bucket.hands.perform, iter((None, None, late.land))
+
+    def landing(request: StoreRequest) -> Any:
+        if isinstance(request, Look) and (land := next(looks, None)) is not None:
+            land()  # before the third look, after the pause
+        return perform(request)
+
+    bucket.hands.perform = landing
+    bucket.put("a.txt", "ours")
+    assert [(event.kind, event.key) for event in told(bucket)] == [("created", "a.txt")]
+    assert memory.notes() == []
+
+
+def test_a_copy_over_an_object_that_is_deleted_meanwhile_is_told_as_a_new_one(memory: World) -> None:
+    bucket, other = memory.connect(), memory.connect()
+    bucket.put("a.txt", "ours")
+    bucket.put("b.txt", "theirs")
+
+    def meddle(_number: int, request: StoreRequest) -> None:
+        if isinstance(request, Replace) and request.key.endswith("/b.txt"):
+            other.delete("b.txt")
+
+    bucket.hands.meddle = meddle
+    bucket.copy("a.txt", "b.txt", replace=True)
+    assert [event.kind for event in told(bucket) if event.key == "b.txt"] == ["created", "deleted", "created"]
 
 
 def test_a_move_that_was_refused_after_a_copy_without_an_answer_is_told_of_when_that_lands(memory: World) -> None:

@@ -170,10 +170,10 @@ def _act(
     patience = Patience(f"copying {full} to {full_target}")
     # Free, as a rule; otherwise the write is refused, and looks.
     found: Found | Missing = Missing() if decided is None else decided.there
-    kind: Kind = "created"
     while True:
         began = yield from Now()
         if isinstance(found, Missing):
+            kind: Kind = "created"
             reply = yield from create_from(bucket, full, full_target, source, attributes)
         else:
             kind = "changed"

@@ -157,7 +157,7 @@ def _place(full: str, putting: _Putting, *, as_new: bool) -> Procedure[tuple[Kin
         yield from patience.again(reply)
         found = yield from look(full)
         if isinstance(found, Found) and is_ours(found, attributes):
-            return "changed", found.version, found.stored_at
+            return kind, found.version, found.stored_at
 
 
 def landed_at(full: str, attributes: Attributes, written: Written, began: float) -> Procedure[float]:

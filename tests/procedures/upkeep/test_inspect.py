@@ -16,6 +16,7 @@ import pytest
 
 import bucketmq
 from bucketmq.log.layout import QueueKeys
+from bucketmq.procedures.requests import List, StoreRequest
 from bucketmq.procedures.segments.losses import read_losses
 from bucketmq.procedures.sending.dedup import ENTRIES_MAX
 from bucketmq.procedures.upkeep.inspect import Inspection, inspect
@@ -279,6 +280,29 @@ def test_hidden_shards_are_told_by_stats_and_handed_out_when_mended(tmp_path: Pa
     assert "queue.json says 1 shards, but there are heads of" in told
     assert {finding.kind for finding in damaged.mend().mended} == {"shard-hidden"}
     assert {f"in the other shards {n}" for n in range(30)} - damaged.left() == set()
+
+
+def test_settings_that_are_changed_during_an_inspection_are_not_changed_back(tmp_path: Path) -> None:
+    damaged = Damaged(tmp_path / "inbox")
+    shutil.copytree(damaged.root / "log" / "0", damaged.root / "log" / "1")
+
+    class Meddling:
+        """Changes a setting when the first inspection has read all of them and goes on."""
+
+        done = False
+
+        def on_request(self, request: StoreRequest, reply: object, seconds: float) -> None:
+            if isinstance(request, List) and not self.done:
+                self.done = True
+                damaged.change(damaged.root / "queue.json", lease_seconds=7.0)
+
+    with bucketmq.connect(str(damaged.folder)) as bucket:
+        bucket.observe(Meddling())
+        mended = bucket.run(mend("", QUEUE))
+    assert mended.left == ()
+    with bucketmq.connect(str(damaged.folder)) as bucket:
+        settings = bucket.queue(QUEUE).settings()
+    assert (settings.shards, settings.lease_seconds) == (2, 7.0)
 
 
 def test_hidden_shards_of_an_ordered_queue_are_left_to_a_person(tmp_path: Path) -> None:

@@ -129,6 +129,8 @@ class _Inspector:
         self.segments = self.messages = 0
         self.losses = Losses()
         self.strays: list[str] = []
+        self.stored_settings: Object | None = None
+        """What the settings were read from, if they could be."""
         self.heads: dict[tuple[str, int], tuple[str, Object, Head | Corrupt]] = {}
 
     def find(
@@ -153,11 +155,13 @@ class _Inspector:
         found = yield from get(key)
         if isinstance(found, Object):
             try:
-                return documents.decode_settings(found.body, key)
+                settings = documents.decode_settings(found.body, key)
             except Corrupt as error:
                 guess = yield from self._guess()
                 self.find("settings-unreadable", key, error, _settings_cure(guess), rewrite=_over(key, found, guess))
                 return guess
+            self.stored_settings = found
+            return settings
         guess = yield from self._guess()
         what = "the settings are missing though the queue holds objects"
         self.find("settings-missing", key, what, _settings_cure(guess), rewrite=Rewrite(key, None, _body(guess)))
@@ -185,13 +189,12 @@ class _Inspector:
         for key in self.strays:
             self.find("not-a-segment", key, "lies in the log of no shard", "move it out of the queue's folder")
 
-    def hidden(self, settings: Settings, shards: Sequence[_Shard]) -> Procedure[None]:
+    def find_hidden(self, settings: Settings, shards: Sequence[_Shard]) -> None:
         """Shards that the settings do not know. Raising the count of an ordered queue is more than a write."""
-        key = self.keys.settings
-        found = yield from get(key)
+        key, stored = self.keys.settings, self.stored_settings
         rewrite, count = None, max((seen.shard for seen in shards), default=0) + 1
-        if isinstance(found, Object) and not settings.ordered:
-            rewrite = _over(key, found, replace(settings, shards=count))
+        if stored is not None and not settings.ordered:
+            rewrite = _over(key, stored, replace(settings, shards=count))
         for seen in shards:
             what = f"says {settings.shards} shards, but {self.keys.log(seen.shard)} holds messages: nobody gets them"
             cure = f"set {count} shards" if rewrite else f"raise the shard count to {count}, or restore the settings"
@@ -452,7 +455,7 @@ def inspect(prefix: str, queue: str) -> Procedure[Inspection]:
     shards = {}
     for shard in sorted(known | set(range(settings.shards))):
         shards[shard] = yield from inspector.shard(shard)
-    yield from inspector.hidden(settings, [shards[shard] for shard in sorted(known) if shard >= settings.shards])
+    inspector.find_hidden(settings, [shards[shard] for shard in sorted(known) if shard >= settings.shards])
     yield from inspector.registers(shards)
     losses = tuple(Loss(shard, each.start, each.stop) for shard, gaps in inspector.losses.lost.items() for each in gaps)
     findings = tuple(inspector.findings)

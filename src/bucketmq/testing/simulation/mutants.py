@@ -480,7 +480,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a hint is believed", lambda: patch.object(tail, "_last_listed", _believe_hint), scene=run_damaged),
     Mutant(
         "a shard that the settings do not know is not looked for",
-        lambda: patch.object(inspect._Inspector, "hidden", _nothing),
+        lambda: patch.object(inspect._Inspector, "find_hidden", lambda *_: None),
         scene=run_damaged,
     ),
     Mutant(

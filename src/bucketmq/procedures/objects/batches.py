@@ -42,6 +42,7 @@ _ERRORS: dict[str, type[BucketMQError]] = {
 }
 
 Item = TypeVar("Item")
+Ended = TypeVar("Ended")
 
 
 class Stored(Value, msgspec.Struct, frozen=True):
@@ -94,14 +95,18 @@ class Write(NamedTuple):
     act: Procedure[ObjectEvent | Open | Left]
 
 
-def carry_out(bucket: OpenBucket, writes: Sequence[Write]) -> Procedure[list[Stored | BucketMQError]]:
-    """Announce all, do all, report what has happened, forget the note. Two PUTs and a DELETE beside what each does.
+def carry_out(
+    bucket: OpenBucket, wanted: Sequence[Write | BucketMQError | Ended]
+) -> Procedure[list[Stored | BucketMQError | Ended]]:
+    """Announce all writes, do all, report what has happened, forget the note; what came to an end before stands as it
+    is. Two PUTs and a DELETE beside what each write does.
 
     The note stays if one of them is in doubt, or could not be reported: recovery reports what it finds done,
     under the same ids.
     """
+    writes = [each for each in wanted if isinstance(each, Write)]
     if not writes:
-        return []
+        return [each for each in wanted if not isinstance(each, Write)]
     name = yield from announce(bucket, [write.note for write in writes])
     ends = yield from abreast([_left_if_unanswered(write.act) for write in writes])
     opened = [end.note for end in ends if isinstance(end, Open)]
@@ -110,7 +115,8 @@ def carry_out(bucket: OpenBucket, writes: Sequence[Write]) -> Procedure[list[Sto
     if settled and opened:
         yield from announce(bucket, opened, again=True)
     reported = yield from report_noted(bucket, events, name if settled else None)
-    return [_outcome(end, reported=reported) for end in ends]
+    done = iter(ends)
+    return [_outcome(next(done), reported=reported) if isinstance(each, Write) else each for each in wanted]
 
 
 def _left_if_unanswered(act: Procedure[ObjectEvent | Open | Left]) -> Procedure[ObjectEvent | Open | Left]:

@@ -52,13 +52,8 @@ def copy(
     the target, unless `replace`, which reads the source; `NotFound` if there is no source.
     """
     source = yield from _source(bucket, key, target, if_version)
-    return only(
-        (
-            yield from carry_out(
-                bucket, [(yield from _write(bucket, (key, target), source, replace=replace, cause=cause))]
-            )
-        )
-    )
+    write = yield from _write(bucket, (key, target), source, replace=replace, cause=cause)
+    return only((yield from carry_out(bucket, [write])))
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -99,16 +94,15 @@ def copy_many(
 
     def carry(batch: Sequence[Copying]) -> Procedure[list[Stored | BucketMQError]]:
         sources = yield from abreast([_source_of_one(bucket, each) for each in batch])
-        ends: list[Stored | BucketMQError] = [each for each in sources if isinstance(each, BucketMQError)]
-        writes: list[Write] = []
+        writes: list[Write | BucketMQError] = []
         for each, source in zip(batch, sources, strict=True):
-            if not isinstance(source, BucketMQError):
-                way, decided = (each.key, each.target), each.decided
-                its = cause if decided is None else decided.cause
-                writes.append((yield from _write(bucket, way, source, replace=False, cause=its, decided=decided)))
-        done = iter((yield from carry_out(bucket, writes)))
-        missed = iter(ends)
-        return [next(missed) if isinstance(each, BucketMQError) else next(done) for each in sources]
+            if isinstance(source, BucketMQError):
+                writes.append(source)
+                continue
+            way, decided = (each.key, each.target), each.decided
+            its = cause if decided is None else decided.cause
+            writes.append((yield from _write(bucket, way, source, replace=False, cause=its, decided=decided)))
+        return (yield from carry_out(bucket, writes))
 
     # The first shows whether the store copies. If it does not, only so much may be read at a time.
     first = 1 if bucket.copies and not bucket.has_copied else 0

@@ -11,20 +11,11 @@ and says so in its note; whatever goes on with the move goes by the note.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
-from bucketmq.bucket.port import (
-    Attributes,
-    Found,
-    Missing,
-    Object,
-    Refused,
-    Removed,
-    Unknown,
-    Version,
-    Written,
-)
+from bucketmq.bucket.port import Attributes, Found, Missing, Object, Refused, Removed, Unknown, Version, Written
 from bucketmq.errors import BucketMQError, Contended, Invalid, NotFound
 from bucketmq.events.event import ObjectEvent, plain_version
 from bucketmq.log.layout import EventKeys
@@ -112,10 +103,8 @@ def move_many(bucket: OpenBucket, moves: Sequence[Move]) -> Procedure[list[Store
         _check(each)
     check_distinct([key for each in moves for key in (each.key, each.target)], "the key")
 
-    def carry(batch: Sequence[Move]) -> Procedure[list[Stored | BucketMQError]]:
-        return _move_all(bucket, batch)
-
-    return (yield from in_turn(in_batches(moves, objects_max=MOVES_MAX), carry, lambda each: each.key))
+    batches = in_batches(moves, objects_max=MOVES_MAX)
+    return (yield from in_turn(batches, partial(_move_all, bucket), lambda each: each.key))
 
 
 def _check(wanted: Move) -> None:
@@ -127,21 +116,22 @@ def _check(wanted: Move) -> None:
 
 def _move_all(bucket: OpenBucket, moves: Sequence[Move]) -> Procedure[list[Stored | BucketMQError]]:
     sources = yield from abreast([_source(bucket, each) for each in moves])
-    writes = []
+    writes: list[Write | Stored | BucketMQError] = []
     for wanted, source in zip(moves, sources, strict=True):
-        if isinstance(source, Object | Found):
-            note = Note(
-                verb="move",
-                key=wanted.key,
-                target=wanted.target,
-                write=(yield from NewId()),
-                version=source.version,
-                renames=_renames(bucket, wanted),
-                cause=wanted.cause,
-            )
-            writes.append(Write(note, _act(bucket, note, source, replace=wanted.replace)))
-    done = iter((yield from carry_out(bucket, writes)))
-    return [next(done) if isinstance(source, Object | Found) else source for source in sources]
+        if not isinstance(source, Object | Found):
+            writes.append(source)
+            continue
+        note = Note(
+            verb="move",
+            key=wanted.key,
+            target=wanted.target,
+            write=(yield from NewId()),
+            version=source.version,
+            renames=_renames(bucket, wanted),
+            cause=wanted.cause,
+        )
+        writes.append(Write(note, _act(bucket, note, source, replace=wanted.replace)))
+    return (yield from carry_out(bucket, writes))
 
 
 def _renames(bucket: OpenBucket, wanted: Move) -> bool:

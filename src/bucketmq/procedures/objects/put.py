@@ -45,14 +45,12 @@ class Put(msgspec.Struct, frozen=True):
 
 
 class _Putting(msgspec.Struct, frozen=True):
-    """An object that is to be written: its bytes, and what goes beside them."""
+    """An object that is to be written: what is wanted, its bytes, and what goes beside them."""
 
-    key: str
+    wanted: Put
     body: bytes
     attributes: Attributes
     note: Note
-    only_new: bool
-    if_version: str | None
 
 
 def put(
@@ -89,7 +87,7 @@ def put_many(bucket: OpenBucket, objects: Sequence[Put]) -> Procedure[list[Store
     def carry(batch: Sequence[_Putting]) -> Procedure[list[Stored | BucketMQError]]:
         return carry_out(bucket, [_write(bucket, each, as_new=True) for each in batch])
 
-    return (yield from in_turn(in_batches(putting, lambda each: len(each.body)), carry, lambda each: each.key))
+    return (yield from in_turn(in_batches(putting, lambda each: len(each.body)), carry, lambda each: each.note.key))
 
 
 def _putting(wanted: Put) -> Procedure[_Putting]:
@@ -100,7 +98,7 @@ def _putting(wanted: Put) -> Procedure[_Putting]:
     note = Note(verb="put", key=wanted.key, write=write, cause=wanted.cause)
     attributes = attributes_of(wanted.content_type, wanted.metadata, wanted.cause, bucketmq_write=write)
     check_attributes(attributes)
-    return _Putting(wanted.key, wanted.body, attributes, note, wanted.only_new, wanted.if_version)
+    return _Putting(wanted, wanted.body, attributes, note)
 
 
 def _write(bucket: OpenBucket, putting: _Putting, *, as_new: bool) -> Write:
@@ -108,20 +106,10 @@ def _write(bucket: OpenBucket, putting: _Putting, *, as_new: bool) -> Write:
 
 
 def _act(bucket: OpenBucket, putting: _Putting, *, as_new: bool) -> Procedure[ObjectEvent]:
-    full = full_key(bucket, putting.key)
-    kind, version, stored_at = yield from _place(full, putting, as_new=as_new and putting.if_version is None)
-    return (
-        yield from told(
-            bucket,
-            putting.note,
-            kind,
-            putting.key,
-            version,
-            stored_at=stored_at,
-            size_bytes=len(putting.body),
-            attributes=putting.attributes,
-        )
-    )
+    note, size, attributes = putting.note, len(putting.body), putting.attributes
+    kind, version, at = yield from _place(full_key(bucket, note.key), putting, as_new=as_new)
+    event = told(bucket, note, kind, note.key, version, stored_at=at, size_bytes=size, attributes=attributes)
+    return (yield from event)
 
 
 def _place(full: str, putting: _Putting, *, as_new: bool) -> Procedure[tuple[Kind, Version, float]]:
@@ -130,10 +118,11 @@ def _place(full: str, putting: _Putting, *, as_new: bool) -> Procedure[tuple[Kin
     `as_new` writes first and looks when that is refused: one request instead of two where nothing is there.
     """
     patience = Patience(f"writing {full}")
-    attributes, if_version = putting.attributes, putting.if_version
+    attributes, if_version = putting.attributes, putting.wanted.if_version
+    as_new = as_new and if_version is None
     found: Found | Missing = Missing() if as_new else (yield from look(full))
     while True:
-        if isinstance(found, Found) and putting.only_new:
+        if isinstance(found, Found) and putting.wanted.only_new:
             raise Contended(f"there is an object at {full} already; choose another key or write over it")
         if if_version is not None and (isinstance(found, Missing) or plain_version(found.version) != if_version):
             raise Contended(

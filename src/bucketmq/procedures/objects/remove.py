@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -60,25 +61,21 @@ def remove_many(bucket: OpenBucket, objects: Sequence[Delete]) -> Procedure[list
     batch of 500 two PUTs (note, events) and one DELETE."""
     check_distinct([check_object_key(each.key) for each in objects], "the key")
 
-    def carry(batch: Sequence[Delete]) -> Procedure[list[Deleted | BucketMQError]]:
-        return _remove_all(bucket, batch)
-
-    return (yield from in_turn(in_batches(objects), carry, lambda each: each.key))
+    return (yield from in_turn(in_batches(objects), partial(_remove_all, bucket), lambda each: each.key))
 
 
 def _remove_all(bucket: OpenBucket, objects: Sequence[Delete]) -> Procedure[list[Deleted | BucketMQError]]:
     seen = yield from abreast([_look(bucket, each) for each in objects])
-    writes = []
+    writes: list[Write | Missing | BucketMQError] = []
     for wanted, found in zip(objects, seen, strict=True):
-        if isinstance(found, Found):
-            write = yield from NewId()
-            note = Note(verb="delete", key=wanted.key, write=write, version=found.version, cause=wanted.cause)
-            writes.append(Write(note, _act(bucket, note, found.version, only_that=wanted.if_version is not None)))
-    done = iter((yield from carry_out(bucket, writes)))
-    return [
-        _deleted(wanted.key, next(done) if isinstance(found, Found) else found)
-        for wanted, found in zip(objects, seen, strict=True)
-    ]
+        if not isinstance(found, Found):
+            writes.append(found)
+            continue
+        write = yield from NewId()
+        note = Note(verb="delete", key=wanted.key, write=write, version=found.version, cause=wanted.cause)
+        writes.append(Write(note, _act(bucket, note, found.version, only_that=wanted.if_version is not None)))
+    ends = yield from carry_out(bucket, writes)
+    return [_deleted(wanted.key, end) for wanted, end in zip(objects, ends, strict=True)]
 
 
 def _deleted(key: str, end: Stored | Missing | BucketMQError) -> Deleted | BucketMQError:

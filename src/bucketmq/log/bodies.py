@@ -62,8 +62,13 @@ def encode_lines(values: Sequence[Any]) -> bytes:
 
 
 def decode_body(data: bytes, what: str) -> Any:
+    return decoded(_decoder, data, what)
+
+
+def decoded(decoder: msgspec.json.Decoder[Any], data: bytes, what: str) -> Any:
+    """What the decoder makes of JSON of ours, or `Corrupt`."""
     try:
-        return _decoder.decode(data)
+        return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"{what} cannot be read ({error}); restore it from a copy") from error
 

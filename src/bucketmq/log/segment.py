@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any
 
 import msgspec
 
 from bucketmq.errors import Corrupt
-from bucketmq.log.bodies import DEPTH_MAX, check_depth, encode_lines
+from bucketmq.log.bodies import DEPTH_MAX, check_depth, decoded, encode_lines
 from bucketmq.queue.message import Message
 
 LINES_BYTES_MAX = 4 << 20
@@ -58,7 +57,7 @@ class Segment:
         if not body.endswith(b"\n"):
             raise Corrupt(f"{self._name} does not end with a line feed: it is cut off or not a segment; restore it")
         if body.startswith(b'{"parts"'):
-            self.parts = _decode(_parts_decoder, body, self._name).parts
+            self.parts = decoded(_parts_decoder, body, self._name).parts
             self.count = sum(part.count for part in self.parts)
             if not self.parts or any(part.count < 1 for part in self.parts):
                 raise Corrupt(f"{self._name} names parts that hold nothing; restore it from a copy")
@@ -86,7 +85,7 @@ class Segment:
 
     def first_line(self) -> Message | Parts:
         line = self.body[: self.body.index(b"\n")]
-        found: Message | Parts = _decode(_parts_decoder if self.parts else _decoder, line, self._name)
+        found: Message | Parts = decoded(_parts_decoder if self.parts else _decoder, line, self._name)
         return found
 
     def check(self) -> list[Message]:
@@ -105,7 +104,7 @@ class Segment:
         if self._lines is None:
             self._lines = self.body.split(b"\n")
         chosen = self._lines[start - self.base : stop - self.base]
-        return [_decode(_decoder, line, f"offset {start + i} of {self._name}") for i, line in enumerate(chosen)]
+        return [decoded(_decoder, line, f"offset {start + i} of {self._name}") for i, line in enumerate(chosen)]
 
 
 _to_of = attrgetter("to")
@@ -162,10 +161,3 @@ def time_seconds(text: str) -> float:
     if moment.tzinfo is None:
         raise Corrupt(f"{text[:40]!r} does not say how far it is from UTC, as RFC 3339 wants")
     return moment.timestamp()
-
-
-def _decode(decoder: msgspec.json.Decoder[Any], data: bytes, what: str) -> Any:
-    try:
-        return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Corrupt(f"{what} cannot be read ({error}); restore it from a copy") from error

@@ -7,7 +7,7 @@ find out by reading back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from bucketmq.bucket.port import Entry, Found, Missing, Object, Page, Version, Written
@@ -120,6 +120,13 @@ def get_many(keys: Sequence[str]) -> Procedure[list[Object | Missing]]:
         else:
             found.append(reply)
     return found
+
+
+def get_there(keys: Iterable[str]) -> Procedure[dict[str, Object]]:
+    """Those of the objects that are there, by key."""
+    wanted = list(keys)
+    found = zip(wanted, (yield from get_many(wanted)), strict=True)
+    return {key: each for key, each in found if isinstance(each, Object)}
 
 
 def get_document(kind: type[Document], key: str) -> Procedure[tuple[Document, Object] | None]:

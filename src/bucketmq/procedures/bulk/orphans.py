@@ -10,11 +10,9 @@ Trimming calls this at most once a day; nothing depends on it for safety.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
-from bucketmq.bucket.port import Entry, Missing, Written
+from bucketmq.bucket.port import Written
 from bucketmq.log import documents
 from bucketmq.log.layout import QueueKeys, base_of, join
 from bucketmq.log.segment import Segment
@@ -23,7 +21,7 @@ from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import list_queues, reload_settings
 from bucketmq.procedures.requests import Now, Procedure, Replace
 from bucketmq.procedures.segments.tail import trim_mark
-from bucketmq.procedures.verbs import delete, get_many, get_state, list_all, put_over
+from bucketmq.procedures.verbs import delete, get_state, get_there, list_all, put_over
 from bucketmq.queue.settings import DEAD_SUFFIX, FORMAT
 
 EVERY_SECONDS = 86400.0
@@ -96,8 +94,8 @@ def _entered(queue: OpenQueue) -> Procedure[set[str]]:
     names = yield from list_queues(queue.bucket)
     for name in [*names, *(name + DEAD_SUFFIX for name in names)]:
         entries, _ = yield from list_all(QueueKeys(queue.bucket.prefix, name).publications)
-        for entry, body in (yield from _bodies(entries)):
-            segments = documents.decode(Publication, body, entry.key).segments
+        for key, each in (yield from get_there(entry.key for entry in entries)).items():
+            segments = documents.decode(Publication, each.body, key).segments
             ours = [aimed for aimed in segments if (aimed.queue or name) == queue.name]
             found |= {join(queue.keys.root, part.key) for aimed in ours for part in aimed.parts}
     return found
@@ -111,23 +109,15 @@ def _segments(queue: OpenQueue, since: float) -> Procedure[tuple[set[str], dict[
     for shard in range(settings.shards):
         low = yield from trim_mark(queue.log(shard))
         entries, _ = yield from list_all(queue.keys.log(shard))
-        recent = [entry for entry in entries if entry.stored_at >= since]
+        recent = [entry.key for entry in entries if entry.stored_at >= since]
         for start in range(0, len(recent), AT_ONCE):  # their bodies need not be in memory all at once
-            for entry, body in (yield from _bodies(recent[start : start + AT_ONCE])):
-                if parts := _parts(queue, entry.key, body):
-                    if base_of(entry.key) < low:
-                        dead[entry.key] = parts
+            for key, each in (yield from get_there(recent[start : start + AT_ONCE])).items():
+                if parts := _parts(queue, key, each.body):
+                    if base_of(key) < low:
+                        dead[key] = parts
                     else:
                         living |= parts
     return living, dead
-
-
-def _bodies(entries: Sequence[Entry]) -> Procedure[list[tuple[Entry, bytes]]]:
-    """Those of the objects that are still there."""
-    if not entries:
-        return []
-    found = zip(entries, (yield from get_many([entry.key for entry in entries])), strict=True)
-    return [(entry, reply.body) for entry, reply in found if not isinstance(reply, Missing)]
 
 
 def _parts(queue: OpenQueue, key: str, body: bytes) -> set[str]:

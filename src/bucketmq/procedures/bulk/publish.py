@@ -212,17 +212,21 @@ def _queue_of(queue: OpenQueue, name: str | None) -> Procedure[OpenQueue]:
 def _delay(queue: OpenQueue, aimed: Aimed) -> Procedure[bool]:
     """Keep the lines of a part until they are due. One GET and one PUT; done again it changes nothing, until
     `delayed.FINISHED_SECONDS` after they were moved into the log."""
-    key = join(queue.keys.root, aimed.parts[0].key)
-    found = yield from get(key)
-    if isinstance(found, Missing):
-        raise Corrupt(f"{key} is missing though it is about to be published: somebody else deleted it; restore it")
-    yield from put_later(queue, found.body, aimed.due, aimed.id)
+    yield from put_later(queue, (yield from _read(queue, aimed.parts[0])), aimed.due, aimed.id)
     return True
 
 
+def _read(queue: OpenQueue, part: Part) -> Procedure[bytes]:
+    key = join(queue.keys.root, part.key)
+    found = yield from get(key)
+    if isinstance(found, Missing):
+        raise Corrupt(f"{key} is missing though it is about to be published: somebody else deleted it; restore it")
+    return found.body
+
+
 def _place(queue: OpenQueue, aimed: Aimed) -> Procedure[bool]:
-    body, count = lines.encode_parts(aimed.id, aimed.parts), sum(part.count for part in aimed.parts)
-    return (yield from place(queue, queue.log(aimed.shard), aimed.base, body, begins_with(aimed.id), count=count))
+    body, mine = lines.encode_parts(aimed.id, aimed.parts), begins_with(aimed.id)
+    return (yield from place(queue, queue.log(aimed.shard), aimed.base, body, mine, count=aimed.count))
 
 
 def _find_or_place(queue: OpenQueue, aimed: Aimed, chosen_at: float) -> Procedure[bool]:
@@ -260,13 +264,10 @@ def _divide_outdated(
 
 def _divide(queue: OpenQueue, transaction: str, batch: int, made: Made, shards: int) -> Procedure[list[Made]]:
     """One GET, and one PUT for each shard. Lines without a key stay where they are."""
-    key = join(queue.keys.root, made.part.key)
-    found = yield from get(key)
-    if isinstance(found, Missing):
-        raise Corrupt(f"{key} is missing though it is about to be published: somebody else deleted it; restore it")
+    body = yield from _read(queue, made.part)
     by_shard: dict[int, list[bytes]] = {}
-    messages = lines.decode_lines(found.body, key)
-    for message, line in zip(messages, found.body.split(b"\n"), strict=False):
+    messages = lines.decode_lines(body, join(queue.keys.root, made.part.key))
+    for message, line in zip(messages, body.split(b"\n"), strict=False):
         by_shard.setdefault(shard_of(shards, message.key, made.shard), []).append(line + b"\n")
     divided = []
     for shard, its in sorted(by_shard.items()):

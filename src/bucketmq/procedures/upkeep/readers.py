@@ -18,8 +18,8 @@ from bucketmq.errors import NotFound, Unavailable
 from bucketmq.log import documents
 from bucketmq.log.layout import reader_of
 from bucketmq.procedures.opened import OpenQueue
-from bucketmq.procedures.requests import Create, Get, Now, Procedure, Replace
-from bucketmq.procedures.verbs import delete, get_document, get_many, list_all, update_document
+from bucketmq.procedures.requests import Get, Now, Procedure
+from bucketmq.procedures.verbs import delete, get_document, get_there, list_all, put_over, update_document
 from bucketmq.queue.settings import FORMAT, check_name
 
 replace = msgspec.structs.replace
@@ -74,14 +74,13 @@ def note_progress(
             found: Object | Missing = yield from Get(key)
         except Unavailable:
             continue
-        there = isinstance(found, Object)
-        before = documents.decode(Reader, found.body, key) if isinstance(found, Object) else Reader()
+        before, version = Reader(), None
+        if isinstance(found, Object):
+            before, version = documents.decode(Reader, found.body, key), found.version
         after = _further(before, offsets, bases, holds=holds, now=(yield from Now()))
-        if there and after == before:
+        if version is not None and after == before:
             return True
-        body = documents.encode(after)
-        reply = yield from (Replace(key, body, found.version) if isinstance(found, Object) else Create(key, body))
-        if isinstance(reply, Written):
+        if isinstance((yield from put_over(key, after, version)), Written):
             return True
     return False
 
@@ -115,14 +114,8 @@ def find_reader(queue: OpenQueue, name: str) -> Procedure[Reader]:
 def all_readers(queue: OpenQueue) -> Procedure[dict[str, Reader]]:
     """Every reader by its name. One LIST, and one GET for each."""
     entries, _ = yield from list_all(queue.keys.readers)
-    if not entries:
-        return {}
-    keys = [entry.key for entry in entries]
-    found: dict[str, Reader] = {}
-    for key, reply in zip(keys, (yield from get_many(keys)), strict=True):
-        if isinstance(reply, Object):
-            found[reader_of(key)] = documents.decode(Reader, reply.body, key)
-    return found
+    found = yield from get_there(entry.key for entry in entries)
+    return {reader_of(key): documents.decode(Reader, each.body, key) for key, each in found.items()}
 
 
 def forget_reader(queue: OpenQueue, name: str) -> Procedure[Reader]:

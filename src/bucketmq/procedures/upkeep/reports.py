@@ -6,13 +6,12 @@ started over by its next writer, and skipped by readers.
 
 from __future__ import annotations
 
-from bucketmq.bucket.port import Missing
 from bucketmq.errors import Corrupt
 from bucketmq.log import documents
 from bucketmq.log.reports import REPORTS_MAX, Process, Report, folder, key_of, noted
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Delete, Procedure
-from bucketmq.procedures.verbs import get_many, list_page, update_document
+from bucketmq.procedures.verbs import get_there, list_page, update_document
 
 Known = dict[str, tuple[float, int, Report]]
 """Reports that were read before, by key: when they were stored, their size, and what they say."""
@@ -49,11 +48,8 @@ def read_all(bucket: OpenBucket, known: Known) -> Procedure[Known]:
         for key, entry in entries.items()
         if (was := known.get(key)) is not None and was[:2] == (entry.stored_at, entry.size_bytes)
     }
-    changed = [key for key in entries if key not in found]
-    objects = (yield from get_many(changed)) if changed else []
-    for key, each in zip(changed, objects, strict=True):
-        if isinstance(each, Missing):
-            continue
+    changed = yield from get_there(key for key in entries if key not in found)
+    for key, each in changed.items():
         try:
             report = documents.decode(Report, each.body, key)
         except Corrupt:

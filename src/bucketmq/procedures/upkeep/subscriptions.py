@@ -9,7 +9,7 @@ How each is doing is `stats.subscriptions`.
 
 from __future__ import annotations
 
-from bucketmq.bucket.port import Missing, Object, Removed
+from bucketmq.bucket.port import Missing, Removed
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.events.rule import OWN_QUEUES, rule_of
 from bucketmq.log.documents import decode_head
@@ -18,7 +18,7 @@ from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.queues import reload_settings
 from bucketmq.procedures.requests import Now, Procedure, Remove
 from bucketmq.procedures.upkeep.pausing import resume
-from bucketmq.procedures.verbs import Patience, get, get_many, list_all
+from bucketmq.procedures.verbs import Patience, get, get_there, list_all
 from bucketmq.queue.head import Head
 from bucketmq.queue.settings import MAIN, check_name
 
@@ -34,9 +34,8 @@ def remove_subscription(queue: OpenQueue, name: str, *, force: bool = False) -> 
     entries, _ = yield from list_all(f"{queue.keys.heads}{name}/")
     keys = [entry.key for entry in entries]
     if not force:  # all of them before the first goes: what is refused should be left whole
-        for key, found in zip(keys, (yield from get_many(keys)), strict=True):
-            if isinstance(found, Object):
-                _check_idle(queue, name, decode_head(found.body, key), (yield from Now()))
+        for key, found in (yield from get_there(keys)).items():
+            _check_idle(queue, name, decode_head(found.body, key), (yield from Now()))
     removed = 0
     for key in keys:
         removed += yield from _remove(queue, name, key, force=force)

@@ -133,9 +133,12 @@ class MemoryStore:
         return self._objects.pop(key)
 
     def _put(self, key: str, body: bytes, attributes: Attributes) -> Written:
-        written = Object(bytes(body), Version(str(next(self._versions))), self._clock(), attributes)
+        written = Object(bytes(body), self._version_of(body), self._clock(), attributes)
         self._objects[key] = written
         return Written(written.version, written.stored_at)
+
+    def _version_of(self, body: bytes) -> Version:
+        return Version(str(next(self._versions)))
 
     def __repr__(self) -> str:
         return f"MemoryStore({len(self._objects)} objects)"

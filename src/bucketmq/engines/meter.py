@@ -7,24 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import get_args
 
 import msgspec
 
 from bucketmq.bucket.port import Missing, Object, Refused, Unknown
-from bucketmq.procedures.requests import Copy, Create, Delete, Get, List, Look, Remove, Rename, Replace, StoreRequest
+from bucketmq.procedures.requests import Create, Remove, Replace, StoreRequest
 from bucketmq.values import Value
 
-NAMES: dict[type[StoreRequest], str] = {
-    Get: "get",
-    Create: "create",
-    Replace: "replace",
-    Delete: "delete",
-    List: "list",
-    Look: "look",
-    Remove: "remove",
-    Rename: "rename",
-    Copy: "copy",
-}
+NAMES: dict[type[StoreRequest], str] = {kind: kind.__name__.lower() for kind in get_args(StoreRequest)}
 
 
 class Requests(Value, msgspec.Struct, frozen=True):

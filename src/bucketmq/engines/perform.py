@@ -113,7 +113,7 @@ class Hands:
         """The port's answer; its errors are raised."""
         before = self.clock.tick()
         try:
-            reply = self._verb(request)
+            reply = carry_out(self.store, request)
         except BucketMQError as error:
             self.observers.on_request(request, error, max(0.0, self.clock.tick() - before))
             raise
@@ -121,30 +121,6 @@ class Hands:
         self.observers.on_request(request, reply, max(0.0, after - before))
         self._watch_clock(request, reply, before, after)
         return reply
-
-    def _verb(self, request: StoreRequest) -> Reply:
-        match request:
-            case Get(key):
-                return self.store.get(key)
-            case Create(key, body, attributes):
-                return self.store.create(key, body, attributes)
-            case Replace(key, body, version, attributes):
-                return self.store.replace(key, body, version, attributes)
-            case Delete(key):
-                self.store.delete(key)
-                return None
-            case List(prefix, after, limit):
-                return self.store.list(prefix, after=after, limit=limit)
-            case Look(key):
-                return self.store.look(key)
-            case Remove(key, version):
-                return self.store.remove(key, version)
-            case Rename(key, target, version):
-                return self.store.rename(key, target, version)
-            case Copy(key, target, source, attributes):
-                return self.store.copy(key, target, source, attributes)
-            case _:
-                assert_never(request)
 
     def _watch_clock(self, request: StoreRequest, reply: Reply, before: float, after: float) -> None:
         """Learn from stamps on our own writes: at once where the store tells, else when we happen to read one back."""
@@ -161,3 +137,29 @@ class Hands:
                 write = self._writes.pop(request.key, None)
             if write is not None and write[0] == reply.version:
                 self.clock.observe(reply.stored_at, write[1], write[2])
+
+
+def carry_out(store: Store, request: StoreRequest) -> Reply:
+    """The verb of the port that a request asks for."""
+    match request:
+        case Get(key):
+            return store.get(key)
+        case Create(key, body, attributes):
+            return store.create(key, body, attributes)
+        case Replace(key, body, version, attributes):
+            return store.replace(key, body, version, attributes)
+        case Delete(key):
+            store.delete(key)
+            return None
+        case List(prefix, after, limit):
+            return store.list(prefix, after=after, limit=limit)
+        case Look(key):
+            return store.look(key)
+        case Remove(key, version):
+            return store.remove(key, version)
+        case Rename(key, target, version):
+            return store.rename(key, target, version)
+        case Copy(key, target, source, attributes):
+            return store.copy(key, target, source, attributes)
+        case _:
+            assert_never(request)

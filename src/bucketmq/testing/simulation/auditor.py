@@ -21,12 +21,12 @@ from bucketmq.queue.claiming import LOST_WORKER
 from bucketmq.queue.head import Head, Target
 from bucketmq.queue.message import Message
 from bucketmq.queue.settings import DEAD_SUFFIX, Settings
+from bucketmq.testing.simulation import population
 from bucketmq.testing.simulation.ledger import Ledger, Place, Send, body_of, token_of
 from bucketmq.testing.simulation.plan import LATECOMER, QUEUE, Plan
 from bucketmq.testing.simulation.world import World
 
 DEAD = QUEUE + DEAD_SUFFIX
-PROBLEMS_MAX = 20
 
 
 class State(msgspec.Struct, frozen=True):
@@ -72,15 +72,14 @@ class HeadWatch:
         return offset < self.head.next if state is None else state.name == "moving"
 
 
-class Auditor:
+class Auditor(population.Auditor):
     """A `store.Witness` that keeps score."""
 
     def __init__(self, plan: Plan, world: World, ledger: Ledger) -> None:
+        super().__init__(world)
         self.plan = plan
-        self.world = world
         self.ledger = ledger
         self.settings = Settings()
-        self.problems: list[str] = []
         self.logs: dict[tuple[str, int], ShardWatch] = {}
         self.heads: dict[tuple[str, str, int], HeadWatch] = {}
         self.where: dict[str, tuple[int, int]] = {}
@@ -100,11 +99,6 @@ class Auditor:
         self._purged: set[tuple[str, int, int]] = set()
         """Subscription, shard and offset of what a purge passed: perhaps right behind a claim, in the same commit."""
         self._parts: dict[str, list[Message]] = {}
-
-    def problem(self, text: str) -> None:
-        self.world.note("AUDIT", text)
-        if len(self.problems) < PROBLEMS_MAX:
-            self.problems.append(text)
 
     def log(self, queue: str, shard: int) -> ShardWatch:
         found = self.logs.get((queue, shard))

@@ -51,7 +51,6 @@ class Crew:
     def __init__(self, seed: str, settings: dict[str, Any], subscriptions: tuple[str, ...], **store: Any) -> None:
         self.world = World(seed, traced=bool(store.pop("traced", False)))
         self.random = random.Random(seed)
-        self.local = bool(store.pop("local", False))
         self.store = SimStore(self.world, whole_seconds=False, content_versions=False, **store)
         self.subscriptions = subscriptions
         self.covered: Counter[str] = Counter()
@@ -80,9 +79,7 @@ class Crew:
 
     def queue(self, settings: dict[str, Any] | None = None) -> QueueApi[Any]:
         """The queue as a process that has just started has it."""
-        lists_in_order = self.store.lists_in_order
-        bucket = BucketApi("", lists_in_order=lists_in_order, local=self.local, probe_first=False)
-        return QueueApi(bucket, QUEUE, settings or {})
+        return QueueApi(BucketApi.on(self.store, "", probe=False), QUEUE, settings or {})
 
     def process(self, name: str) -> Process:
         self._births += 1

@@ -1,30 +1,77 @@
-"""The processes of one seed: begun with clocks that may be wrong, killed and frozen by chance, healed, ended."""
+"""What the runs of all simulators share: processes that are begun with clocks that may be wrong, killed and frozen by
+chance, healed and ended; the store they share; and what a seed's report says of them.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from bucketmq.testing.simulation.engine import Process
-from bucketmq.testing.simulation.faults import NONE, Faults
+from bucketmq.testing.simulation.faults import NONE
 from bucketmq.testing.simulation.store import SimStore
-from bucketmq.testing.simulation.world import World
+from bucketmq.testing.simulation.world import EPOCH, World
 
+PROBLEMS_MAX = 20
 FATES_MAX = 6
 """No more crashes and freezes than this in one run: later ones show nothing new and take long."""
 
 
+class Report(msgspec.Struct, kw_only=True):
+    """What one seed did and whether anything was wrong."""
+
+    seed: int
+    problems: list[str]
+    requests: int
+    virtual_seconds: float
+    drain_seconds: float
+    faults: dict[str, int] = {}
+    covered: dict[str, int] = {}
+    trace: list[str] | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of a traced run: equal for equal histories."""
+        return hashlib.blake2b("\n".join(self.trace or []).encode(), digest_size=16).hexdigest()
+
+
+class Auditor:
+    """Says what should never be: the base of every simulator's own."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.problems: list[str] = []
+
+    def problem(self, text: str) -> None:
+        self.world.note("AUDIT", text)
+        if len(self.problems) < PROBLEMS_MAX and text not in self.problems:
+            self.problems.append(text)
+
+
 class Population:
-    """What the runs of all simulators share. Faults happen while `store.faults` says so."""
+    """The processes of one seed and the store they share. Faults happen while `store.faults` says so."""
 
     fates_max = FATES_MAX
 
-    def __init__(self, world: World, store: SimStore, faults: Faults) -> None:
-        self.world = world
-        self.store = store
+    def __init__(self, name: str, plan: Any, *, renames: bool = False, copies: bool = False, traced: bool) -> None:
+        self.plan = plan
+        self.world = World(f"{name} {plan.seed}", traced=traced)
+        self.store = SimStore(
+            self.world,
+            lists_in_order=plan.lists_in_order,
+            answer_stamps=plan.answer_stamps,
+            content_versions=plan.content_versions,
+            whole_seconds=plan.whole_seconds,
+            renames=renames,
+            copies=copies,
+        )
         self.processes: list[Process] = []
         self.trouble = [True]
         """Whether things still go wrong, shared with those who act on it."""
-        self._skew = faults.skew
+        self._skew = plan.faults.skew
         self._fates = 0
 
     @property
@@ -85,3 +132,20 @@ class Population:
         for process in self.processes:
             process.on_death = lambda _: None
             process.kill()
+
+    def told(self, auditor: Auditor, drain_seconds: float) -> dict[str, Any]:
+        """What the report of every simulator has, with what processes died of."""
+        for process in self.processes:
+            if process.broken is not None:
+                auditor.problem(f"{process.name}: a procedure ended with {process.broken!r}")
+        world = self.world
+        return {
+            "seed": self.plan.seed,
+            "problems": auditor.problems,
+            "requests": self.store.requests,
+            "virtual_seconds": world.now - EPOCH,
+            "drain_seconds": drain_seconds,
+            "faults": dict(world.faults),
+            "covered": dict(world.covered),
+            "trace": world.lines,
+        }

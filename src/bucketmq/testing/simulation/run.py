@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
-
-import msgspec
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.queue import QueueApi
@@ -18,44 +15,30 @@ from bucketmq.procedures.segments import hint, tail
 from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
 from bucketmq.procedures.sending import dedup
 from bucketmq.procedures.upkeep.stats import QueueStats
+from bucketmq.testing.simulation import population
 from bucketmq.testing.simulation.auditor import DEAD, Auditor
 from bucketmq.testing.simulation.engine import Process, run_alone
 from bucketmq.testing.simulation.faults import Faults
 from bucketmq.testing.simulation.ledger import Ledger
 from bucketmq.testing.simulation.plan import DEDUP_ENTRIES_MAX, LATECOMER, LEVEL, QUEUE, Plan, Tilt, draw
-from bucketmq.testing.simulation.population import Population
-from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.workload import Actor, Line, Scene
-from bucketmq.testing.simulation.world import EPOCH, World
+from bucketmq.testing.simulation.world import EPOCH
 
 CHAOS_SECONDS = 60.0
 CHAOS_SECONDS_LONG = 420.0
 
 
-class Report(msgspec.Struct):
-    """What one seed did and whether anything was wrong."""
+class Report(population.Report, kw_only=True):
+    """Of queues."""
 
-    seed: int
-    problems: list[str]
     messages: int
-    requests: int
-    virtual_seconds: float
-    drain_seconds: float
-    lost: int = 0
-    unexpected: int = 0
-    duplicated: int = 0
-    recovered: int = 0
-    redeliveries: int = 0
-    conflicts: int = 0
-    pending: int = 0
-    faults: dict[str, int] = {}
-    covered: dict[str, int] = {}
-    trace: list[str] | None = None
-
-    @property
-    def digest(self) -> str:
-        """Of a traced run: equal for equal histories."""
-        return hashlib.blake2b("\n".join(self.trace or []).encode(), digest_size=16).hexdigest()
+    lost: int
+    unexpected: int
+    duplicated: int
+    recovered: int
+    redeliveries: int
+    conflicts: int
+    pending: int
 
 
 def run_seed(seed: int, *, faults: Faults | None = None, tilt: Tilt = LEVEL, traced: bool = False) -> Report:
@@ -87,20 +70,13 @@ def near_hints() -> Iterator[None]:
         yield
 
 
-class Run(Population):
-    """The processes of one seed and the store they share."""
+class Run(population.Population):
+    """The processes of one seed, and what they are to do."""
+
+    plan: Plan
 
     def __init__(self, plan: Plan, *, traced: bool = False) -> None:
-        self.plan = plan
-        world = World(f"run {plan.seed}", traced=traced)
-        store = SimStore(
-            world,
-            lists_in_order=plan.lists_in_order,
-            answer_stamps=plan.answer_stamps,
-            content_versions=plan.content_versions,
-            whole_seconds=plan.whole_seconds,
-        )
-        super().__init__(world, store, plan.faults)
+        super().__init__("run", plan, traced=traced)
         self.ledger = Ledger(plan)
         self.auditor = Auditor(plan, self.world, self.ledger)
         self.store.witness = self.auditor
@@ -129,39 +105,24 @@ class Run(Population):
         else:
             auditor.problem(f"not drained in time: {auditor.what_is_left()}")
         auditor.close()
-        for process in self.processes:
-            if process.broken is not None:
-                auditor.problem(f"{process.name}: a procedure ended with {process.broken!r}")
         world.covered["conflict"] += self.store.refused
-        lost = len(auditor.lost()) if drained else 0
         return Report(
-            seed=self.plan.seed,
-            problems=auditor.problems,
+            **self.told(auditor, self.drain_seconds),
             messages=self.plan.messages,
-            requests=self.store.requests,
-            virtual_seconds=world.now - EPOCH,
-            drain_seconds=self.drain_seconds,
-            lost=lost,
+            lost=len(auditor.lost()) if drained else 0,
             unexpected=auditor.unexpected,
             duplicated=auditor.duplicated,
             recovered=auditor.recovered(),
             redeliveries=auditor.expiries,
             conflicts=self.store.refused,
             pending=world.pending,
-            faults=dict(world.faults),
-            covered=dict(world.covered),
-            trace=world.lines,
         )
 
     # Phases
 
     def _found(self) -> None:
         """Make the queue and its subscriptions before anything can go wrong."""
-        api: QueueApi[Any] = QueueApi(
-            BucketApi("", lists_in_order=self.plan.lists_in_order, local=False, probe_first=False),
-            QUEUE,
-            dict(self.plan.settings),
-        )
+        api: QueueApi[Any] = QueueApi(BucketApi.on(self.store, "", probe=False), QUEUE, dict(self.plan.settings))
 
         def founding() -> Procedure[None]:
             yield from api.open()

@@ -7,26 +7,16 @@ either side of the first. Reads are never stale: the stores this project support
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from bucketmq.bucket.port import (
-    PLAIN,
-    Attributes,
-    Entry,
-    Found,
-    Missing,
-    Object,
-    Page,
-    Refused,
-    Removed,
-    Unknown,
-    Version,
-    Written,
-)
+from bucketmq.bucket.memory import MemoryStore
+from bucketmq.bucket.port import PLAIN, Attributes, Object, Page, Refused, Unknown, Version, Written
+from bucketmq.engines.meter import NAMES
+from bucketmq.engines.perform import Reply, carry_out
 from bucketmq.errors import Unavailable
-from bucketmq.procedures.requests import Copy, Create, Delete, Get, List, Look, Remove, Rename, Replace, StoreRequest
+from bucketmq.procedures.requests import Copy, Create, Get, List, Look, Remove, Rename, Replace, StoreRequest
 from bucketmq.testing.simulation.faults import NONE, Faults
 from bucketmq.testing.simulation.world import World
 
@@ -45,17 +35,6 @@ _LANDS = frozenset({"slow", "lost_reply", "late_landing"})
 _READS = frozenset({Get, Look, List})
 _CONDITIONAL = frozenset({Create, Replace, Remove, Rename, Copy})
 _MAKES = frozenset({Create, Rename, Copy})
-_NAMES = {
-    Get: "get",
-    Create: "create",
-    Replace: "replace",
-    Delete: "delete",
-    List: "list",
-    Look: "look",
-    Remove: "remove",
-    Rename: "rename",
-    Copy: "copy",
-}
 
 
 class Witness(Protocol):
@@ -64,9 +43,9 @@ class Witness(Protocol):
     def landed(self, who: str, key: str, body: bytes | None) -> None: ...
 
 
-class SimStore:
-    """The port's verbs, with faults. `answer_stamps` says whether a write's answer tells the store's clock, and
-    `content_versions` whether equal bytes get equal versions, as on S3.
+class SimStore(MemoryStore):
+    """A store in memory at the end of that line. `answer_stamps` says whether a write's answer tells the store's clock,
+    and `content_versions` whether equal bytes get equal versions, as on S3.
     """
 
     def __init__(
@@ -78,15 +57,19 @@ class SimStore:
         content_versions: bool,
         whole_seconds: bool,
         renames: bool = False,
+        copies: bool = False,
+        local: bool = False,
     ) -> None:
+        super().__init__(self._stamp)
         self.world = world
         self.faults: Faults = NONE
         self.lists_in_order = lists_in_order
-        self.local = False
+        self.local = local
         self.renames = renames
+        self.copies = copies
         self.exact_versions = not content_versions
         self.witness: Witness | None = None
-        self.objects: dict[str, Object] = {}
+        self.objects = self._objects
         self.ahead_seconds = 0.0
         """How far its clock is ahead of true time."""
         self.requests = 0
@@ -98,10 +81,7 @@ class SimStore:
         self.writes_in_flight = 0
         """Everything that will still change something."""
         self._answer_stamps = answer_stamps
-        self._content_versions = content_versions
         self._whole_seconds = whole_seconds
-        self._keys: list[str] = []
-        self._versions = 0
 
     def submit(self, who: str, request: StoreRequest, deliver: Deliver) -> None:
         """Send a request off; `deliver` is called with the answer, or with an error, or never if the client died."""
@@ -176,88 +156,45 @@ class SimStore:
         self.who = who
         self._drop(key)
 
-    def perform(self, request: StoreRequest) -> Object | Found | Missing | Written | Removed | Refused | Page | None:
+    def perform(self, request: StoreRequest) -> Reply:
         """Do it, now."""
-        match request:
-            case Get(key):
-                return self.objects.get(key) or Missing()
-            case Look(key):
-                found = self.objects.get(key)
-                if found is None:
-                    return Missing()
-                return Found(len(found.body), found.version, found.stored_at, found.attributes)
-            case Create(key, body, attributes):
-                if key in self.objects:
-                    return self._refuse()
-                insort(self._keys, key)
-                return self._put(key, body, attributes)
-            case Replace(key, body, version, attributes):
-                return self._put(key, body, attributes) if self._is_at(key, version) else self._refuse()
-            case Delete(key):
-                if key in self.objects:
-                    self._drop(key)
-                return None
-            case Remove(key, version):
-                if not self._is_at(key, version):
-                    return self._refuse()
-                self._drop(key)
-                return Removed()
-            case Rename(key, target, version):
-                if target in self.objects or not self._is_at(key, version):
-                    return self._refuse()
-                moved = self._drop(key)
-                insort(self._keys, target)
-                self._put(target, moved.body, moved.attributes)
-                return Removed()
-            case Copy(key, target, source, attributes):
-                if target in self.objects or not self._is_at(key, source.version):
-                    return self._refuse()
-                insort(self._keys, target)
-                return self._put(target, self.objects[key].body, attributes)
-            case List(prefix, after, limit):
-                return self._list(prefix, after, limit)
-
-    def _is_at(self, key: str, version: Version) -> bool:
-        found = self.objects.get(key)
-        return found is not None and found.version == version
-
-    def _refuse(self) -> Refused:
-        self.refused += 1
-        return Refused()
-
-    def _drop(self, key: str) -> Object:
-        del self._keys[bisect_left(self._keys, key)]
-        dropped = self.objects.pop(key)
-        if self.witness is not None:
-            self.witness.landed(self.who, key, None)
-        return dropped
-
-    def _put(self, key: str, body: bytes, attributes: Attributes) -> Written:
-        self._versions += 1
-        version = hashlib.md5(body).hexdigest() if self._content_versions else str(self._versions)
-        now = self.world.now + self.ahead_seconds
-        stored_at = float(int(now)) if self._whole_seconds else round(now, 3)
-        self.objects[key] = Object(body, Version(version), stored_at, attributes)
-        if self.witness is not None:
-            self.witness.landed(self.who, key, body)
-        return Written(Version(version), stored_at if self._answer_stamps else None)
+        answer = carry_out(self, request)
+        self.refused += isinstance(answer, Refused)
+        return answer
 
     def keys(self, prefix: str) -> list[str]:
         first = bisect_left(self._keys, prefix)
         last = bisect_left(self._keys, prefix + "\U0010ffff")
         return self._keys[first:last]
 
-    def _list(self, prefix: str, after: str, limit: int) -> Page:
-        keys = self.keys(prefix)
-        keys = keys[bisect_right(keys, after) :] if after else keys
-        chosen = keys[:limit]
-        if not self.lists_in_order:
-            self.world.random.shuffle(chosen)
-        return Page(tuple(self._entry(key) for key in chosen), more=len(keys) > limit)
+    def list(self, prefix: str, *, after: str, limit: int) -> Page:
+        page = super().list(prefix, after=after, limit=limit)
+        if self.lists_in_order:
+            return page
+        entries = [*page.entries]
+        self.world.random.shuffle(entries)
+        return Page(tuple(entries), page.more)
 
-    def _entry(self, key: str) -> Entry:
-        found = self.objects[key]
-        return Entry(key, len(found.body), found.stored_at, found.version)
+    def _stamp(self) -> float:
+        now = self.world.now + self.ahead_seconds
+        return float(int(now)) if self._whole_seconds else round(now, 3)
+
+    def _version_of(self, body: bytes) -> Version:
+        return super()._version_of(body) if self.exact_versions else Version(hashlib.md5(body).hexdigest())
+
+    def _drop(self, key: str) -> Object:
+        dropped = super()._drop(key)
+        self._tell(key, None)
+        return dropped
+
+    def _put(self, key: str, body: bytes, attributes: Attributes) -> Written:
+        written = super()._put(key, body, attributes)
+        self._tell(key, body)
+        return written if self._answer_stamps else Written(written.version, None)
+
+    def _tell(self, key: str, body: bytes | None) -> None:
+        if self.witness is not None:
+            self.witness.landed(self.who, key, body)
 
 
 def _no_answer(request: StoreRequest, why: str) -> tuple[Unknown | None, Unavailable | None]:
@@ -268,7 +205,7 @@ def _no_answer(request: StoreRequest, why: str) -> tuple[Unknown | None, Unavail
 
 
 def describe(request: StoreRequest) -> str:
-    name = _NAMES[type(request)]
+    name = NAMES[type(request)]
     if isinstance(request, List):
         return f"{name} {request.prefix} after {request.after!r}"
     if isinstance(request, Create | Replace):

@@ -71,9 +71,7 @@ class _Scene:
         }
 
     def _queue(self) -> QueueApi[Any]:
-        return QueueApi(
-            BucketApi("", lists_in_order=True, local=False, probe_first=False), QUEUE, {"attempts_max": 100}
-        )
+        return QueueApi(BucketApi.on(self.store, "", probe=False), QUEUE, {"attempts_max": 100})
 
     def _send(self) -> Procedure[None]:
         queue = self._queue()

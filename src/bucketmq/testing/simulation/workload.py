@@ -142,8 +142,7 @@ class Actor:
 
     def _fresh(self) -> QueueApi[Any]:
         """The queue as a process that has just started has it: nothing is known of it."""
-        bucket = BucketApi("", lists_in_order=self.scene.plan.lists_in_order, local=False, probe_first=False)
-        return QueueApi(bucket, QUEUE, {})
+        return QueueApi(BucketApi.on(self.process.store, "", probe=False), QUEUE, {})
 
     def scene_retry(self, job: Job) -> None:
         """A sender that does not know whether a deduplicated send arrived has another one send it again."""

@@ -24,6 +24,7 @@ from bucketmq.procedures.objects.metadata import AGAIN, origin_mark
 from bucketmq.procedures.objects.notes import Note, decode_note
 from bucketmq.procedures.objects.report import REPLAY_HEADER
 from bucketmq.queue.message import Message
+from bucketmq.testing.simulation import population
 from bucketmq.testing.simulation.bus.history import LONG, History, Key, State
 from bucketmq.testing.simulation.bus.plan import AGAIN_SECONDS, OUTCOMES, Plan
 from bucketmq.testing.simulation.bus.provider import Provider
@@ -31,7 +32,6 @@ from bucketmq.testing.simulation.bus.scenario import ARCHIVE, DEADLINE_SECONDS, 
 from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.world import World
 
-PROBLEMS_MAX = 20
 FOREIGN = "foreign"
 COPIES = tuple(f"{name}/" for name in (*OUTCOMES, "kept"))
 """Where moves go to."""
@@ -55,16 +55,15 @@ class Told(msgspec.Struct, frozen=True):
     """In which order they were told."""
 
 
-class Auditor:
+class Auditor(population.Auditor):
     """A `store.Witness`, and the endpoints' ear."""
 
     def __init__(self, plan: Plan, world: World, store: SimStore, provider: Provider) -> None:
+        super().__init__(world)
         self.plan = plan
-        self.world = world
         self.store = store
         self.provider = provider
         self.history = History()
-        self.problems: list[str] = []
         self.specs: dict[str, Spec] = {}
         self.began: dict[str, float] = {}
         """Since when a rule must see everything."""
@@ -102,11 +101,6 @@ class Auditor:
         """When something last happened that may lead to more."""
         self.events = 0
         self._root = f"{plan.prefix}/" if plan.prefix else ""
-
-    def problem(self, text: str) -> None:
-        self.world.note("AUDIT", text)
-        if len(self.problems) < PROBLEMS_MAX and text not in self.problems:
-            self.problems.append(text)
 
     def landed(self, who: str, key: str, body: bytes | None) -> None:
         """Something changed in the store."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
-
-import msgspec
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.errors import BucketMQError
@@ -17,6 +14,7 @@ from bucketmq.procedures.objects.sweep import Swept, sweep
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules import notifier
 from bucketmq.procedures.rules import registry as rules
+from bucketmq.testing.simulation import population
 from bucketmq.testing.simulation.bus.auditor import Auditor, full_key
 from bucketmq.testing.simulation.bus.network import SimNetwork
 from bucketmq.testing.simulation.bus.plan import (
@@ -33,10 +31,9 @@ from bucketmq.testing.simulation.bus.scenario import DEADLINE_SECONDS, TEMP, spe
 from bucketmq.testing.simulation.bus.spies import spying
 from bucketmq.testing.simulation.bus.workload import Actor, Foreigners, Line, Scene
 from bucketmq.testing.simulation.engine import Process, run_alone
-from bucketmq.testing.simulation.population import Population
 from bucketmq.testing.simulation.run import quiet
-from bucketmq.testing.simulation.store import LATE_SECONDS, SLOW_SECONDS, TIMEOUT_SECONDS, SimStore
-from bucketmq.testing.simulation.world import EPOCH, World
+from bucketmq.testing.simulation.store import LATE_SECONDS, SLOW_SECONDS, TIMEOUT_SECONDS
+from bucketmq.testing.simulation.world import EPOCH
 
 FREEZE_SECONDS = 4.0, 20.0
 
@@ -63,27 +60,14 @@ AUDIT_EVERY = 5
 PROBE = "docs/probe"
 
 
-class Report(msgspec.Struct):
-    """What one seed did and whether anything was wrong."""
+class Report(population.Report, kw_only=True):
+    """Of the event bus."""
 
-    seed: int
-    problems: list[str]
     events: int
     """Those in the log."""
-    requests: int
-    virtual_seconds: float
-    drain_seconds: float
-    arrivals: int = 0
-    repeated: int = 0
+    arrivals: int
+    repeated: int
     """Arrivals beyond the first of an event at a rule."""
-    faults: dict[str, int] = {}
-    covered: dict[str, int] = {}
-    trace: list[str] | None = None
-
-    @property
-    def digest(self) -> str:
-        """Of a traced run: equal for equal histories."""
-        return hashlib.blake2b("\n".join(self.trace or []).encode(), digest_size=16).hexdigest()
 
 
 def run_seed(seed: int, *, tilt: Tilt = LEVEL, traced: bool = False) -> Report:
@@ -102,23 +86,14 @@ def compressed() -> Iterator[None]:
         yield
 
 
-class Run(Population):
+class Run(population.Population):
     """The processes of one seed, the store they share, and the world around."""
 
+    plan: Plan
     fates_max = 5
 
     def __init__(self, plan: Plan, *, traced: bool = False) -> None:
-        self.plan = plan
-        world = World(f"bus {plan.seed}", traced=traced)
-        store = SimStore(
-            world,
-            lists_in_order=plan.lists_in_order,
-            answer_stamps=plan.answer_stamps,
-            content_versions=plan.content_versions,
-            whole_seconds=plan.whole_seconds,
-            renames=plan.renames,
-        )
-        super().__init__(world, store, plan.faults)
+        super().__init__("bus", plan, renames=plan.renames, copies=plan.copies, traced=traced)
         self.provider = Provider(plan, self.world)
         self.auditor = Auditor(plan, self.world, self.store, self.provider)
         self.store.witness = self.auditor
@@ -158,21 +133,11 @@ class Run(Population):
         if self.plan.seed % AUDIT_EVERY == 0:
             self._check_audit()
         auditor.close(gone, self._old_notes())
-        for process in self.processes:
-            if process.broken is not None:
-                auditor.problem(f"{process.name}: a procedure ended with {process.broken!r}")
         return Report(
-            seed=self.plan.seed,
-            problems=auditor.problems,
+            **self.told(auditor, world.now - self.healed_at),
             events=auditor.events,
-            requests=self.store.requests,
-            virtual_seconds=world.now - EPOCH,
-            drain_seconds=world.now - self.healed_at,
             arrivals=sum(auditor.arrivals.values()),
             repeated=sum(count - 1 for count in auditor.arrivals.values()),
-            faults=dict(world.faults),
-            covered=dict(world.covered),
-            trace=world.lines,
         )
 
     # Phases

@@ -97,17 +97,7 @@ class Actor:
         self.scene = scene
         self.line = line
         self.process = process
-        plan = scene.plan
-        self.api = BucketApi(
-            plan.prefix,
-            lists_in_order=plan.lists_in_order,
-            local=False,
-            probe_first=False,
-            renames=plan.renames,
-            copies=plan.copies,
-            exact_versions=not plan.content_versions,
-            lent=Lent(change=_change),
-        )
+        self.api = BucketApi.on(scene.store, scene.plan.prefix, probe=False, lent=Lent(change=_change))
 
     def start(self) -> None:
         match self.line.kind:

@@ -20,6 +20,7 @@ import msgspec
 from bucketmq.procedures.tables.files import decode
 from bucketmq.procedures.tables.opened import decode_head
 from bucketmq.tables.head import Head
+from bucketmq.testing.simulation import population
 from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.tables.plan import Drop, Plan, Planned, Put
 from bucketmq.testing.simulation.world import World
@@ -81,13 +82,13 @@ class TableState(msgspec.Struct, frozen=True):
     files: frozenset[str]
 
 
-class Auditor:
+class Auditor(population.Auditor):
     """What has landed, and what is wrong with it."""
 
     def __init__(self, plan: Plan, world: World, store: SimStore) -> None:
-        self.plan, self.world, self.store = plan, world, store
+        super().__init__(world)
+        self.store = store
         self.commits = plan.commits
-        self.problems: list[str] = []
         self.model = Model(plan.shape["newer_by"] is not None)
         self.seen: list[TableState] = [TableState(frozenset(), frozenset())]
         """By version."""
@@ -95,10 +96,6 @@ class Auditor:
         """The commits that are in, and which groups were newer than they."""
         self.unnamed_since: dict[str, float] = {}
         """For each file that is there and in no head: since when."""
-
-    def problem(self, what: str) -> None:
-        self.world.note("AUDITOR", what)
-        self.problems.append(what)
 
     @property
     def version(self) -> int:

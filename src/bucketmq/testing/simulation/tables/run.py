@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
-
-import msgspec
 
 from bucketmq.api.bucket import BucketApi
 from bucketmq.api.tables import TableApi
@@ -21,14 +18,13 @@ from bucketmq.procedures.tables.commit import commit
 from bucketmq.procedures.tables.opened import Committed
 from bucketmq.tables.changes import Change, Delete, Replace, Upsert
 from bucketmq.tables.head import Mark
+from bucketmq.testing.simulation import population
 from bucketmq.testing.simulation.engine import Process, run_alone
 from bucketmq.testing.simulation.faults import Faults
-from bucketmq.testing.simulation.population import Population
 from bucketmq.testing.simulation.run import quiet
-from bucketmq.testing.simulation.store import SimStore
 from bucketmq.testing.simulation.tables.auditor import Auditor
 from bucketmq.testing.simulation.tables.plan import Drop, Plan, Planned, Put, Role, draw
-from bucketmq.testing.simulation.world import EPOCH, World
+from bucketmq.testing.simulation.world import EPOCH
 
 CHAOS_SECONDS = 400.0
 DRAIN_SECONDS = 300.0
@@ -47,23 +43,10 @@ LOOKS = 5
 """So many looks for unused files, when all is well, must have removed all that chaos left."""
 
 
-class Report(msgspec.Struct):
-    """What one seed did and whether anything was wrong."""
+class Report(population.Report, kw_only=True):
+    """Of tables."""
 
-    seed: int
-    problems: list[str]
     commits: int
-    requests: int
-    virtual_seconds: float
-    drain_seconds: float
-    faults: dict[str, int] = {}
-    covered: dict[str, int] = {}
-    trace: list[str] | None = None
-
-    @property
-    def digest(self) -> str:
-        """Of a traced run: equal for equal histories."""
-        return hashlib.blake2b("\n".join(self.trace or []).encode(), digest_size=16).hexdigest()
 
 
 def run_seed(seed: int, *, faults: Faults | None = None, traced: bool = False) -> Report:
@@ -91,20 +74,13 @@ class Line:
         self.under_way: list[Planned] = []
 
 
-class Run(Population):
-    """The processes of one seed and the store they share."""
+class Run(population.Population):
+    """The processes of one seed, and what they are to do."""
+
+    plan: Plan
 
     def __init__(self, plan: Plan, *, traced: bool = False) -> None:
-        self.plan = plan
-        world = World(f"tables {plan.seed}", traced=traced)
-        store = SimStore(
-            world,
-            lists_in_order=plan.lists_in_order,
-            answer_stamps=plan.answer_stamps,
-            content_versions=plan.content_versions,
-            whole_seconds=plan.whole_seconds,
-        )
-        super().__init__(world, store, plan.faults)
+        super().__init__("tables", plan, traced=traced)
         self.auditor = Auditor(plan, self.world, self.store)
         self.auditor.keep_seconds = KEEP_SECONDS
         self.store.witness = self.auditor
@@ -124,22 +100,11 @@ class Run(Population):
         drained = world.now - healed
         self.stop()
         self._tidy()
-        return Report(
-            seed=self.plan.seed,
-            problems=auditor.problems,
-            commits=len(auditor.applied),
-            requests=self.store.requests,
-            virtual_seconds=world.now - EPOCH,
-            drain_seconds=drained,
-            faults=dict(world.faults),
-            covered=dict(world.covered),
-            trace=world.lines,
-        )
+        return Report(**self.told(auditor, drained), commits=len(auditor.applied))
 
     def _table(self) -> TableApi:
         """The table as a process that has just started has it."""
-        bucket = BucketApi("", lists_in_order=self.plan.lists_in_order, local=False, probe_first=False)
-        return TableApi(bucket, "t", **self.plan.shape)
+        return TableApi(BucketApi.on(self.store, "", probe=False), "t", **self.plan.shape)
 
     def _play(self, line: Line) -> None:
         process = self.begin(line.role.name, lambda: self._died(line))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bucketmq.testing.simulation.bus.mutants import MUTANTS, SEEDS_MAX, Mutant, hunt
+from bucketmq.testing.simulation.bus.mutants import MUTANTS, SEEDS_MAX
+from bucketmq.testing.simulation.hunting import Mutant, hunt
 
 
 def test_there_are_enough_planted_bugs_of_the_event_bus() -> None:

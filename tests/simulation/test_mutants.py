@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bucketmq.testing.simulation.mutants import MUTANTS, Mutant, hunt
+from bucketmq.testing.simulation.hunting import Mutant, hunt
+from bucketmq.testing.simulation.mutants import MUTANTS
 
 SEEDS_MAX = 150
 

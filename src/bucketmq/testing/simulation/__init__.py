@@ -6,7 +6,7 @@ by line. Everything follows from the seed. This is the queues' simulator; that o
 
 from __future__ import annotations
 
-from bucketmq.testing.simulation.bus.main import BUS
+from bucketmq.testing.simulation.bus import BUS
 from bucketmq.testing.simulation.main import QUEUES, main_run, trace
 from bucketmq.testing.simulation.run import Report, run_seed
 from bucketmq.testing.simulation.swarm import swarm

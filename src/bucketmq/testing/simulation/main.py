@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bucketmq.testing.simulation.mutants import MUTANTS, hunt
+from bucketmq.testing.simulation.hunting import Mutant, hunt
+from bucketmq.testing.simulation.mutants import MUTANTS, SEEDS_MAX
 from bucketmq.testing.simulation.plan import draw
 from bucketmq.testing.simulation.run import run_seed
 from bucketmq.testing.simulation.swarm import swarm
@@ -23,11 +24,12 @@ class Kit(NamedTuple):
     draw: Callable[[int], Any]
     run_seed: Callable[..., Any]
     swarm: Callable[..., Any]
-    mutants: Iterable[Any]
-    hunt: Callable[[Any], Any]
+    mutants: Iterable[Mutant]
+    seeds_max: int
+    """How many seeds a mutant may survive before it counts as missed."""
 
 
-QUEUES = Kit(draw, run_seed, swarm, MUTANTS, hunt)
+QUEUES = Kit(draw, run_seed, swarm, MUTANTS, SEEDS_MAX)
 
 
 def trace(seed: int, *, kit: Kit = QUEUES) -> list[str]:
@@ -71,7 +73,7 @@ _trace = trace
 def _mutants(kit: Kit, progress: Callable[[str], None]) -> dict[str, Any]:
     seen: dict[str, int | None] = {}
     for mutant in kit.mutants:
-        found = kit.hunt(mutant)
+        found = hunt(mutant, kit.seeds_max)
         seen[mutant.name] = found.seed
         progress(f"{'MISSED' if found.seed is None else f'seed {found.seed}':>9}  {mutant.name}: {found.problem}")
     caught = sum(seed is not None for seed in seen.values())

@@ -1,15 +1,14 @@
 """Planted bugs: each takes away one thing that the protocol relies on. A simulator that does not see them is blind.
 
-A mutant is a patch of the production code that lasts for a `with` block. `hunt` runs seeds until one shows it.
+Those of the queues; how they are planted and looked for is in `hunting`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 
@@ -39,12 +38,12 @@ from bucketmq.queue.head import Head, Lease, Span, stamp
 from bucketmq.queue.policy import Policy, policy_of
 from bucketmq.queue.settling import settle
 from bucketmq.testing.simulation.corrected import run_corrected
-from bucketmq.testing.simulation.crew import SceneReport
 from bucketmq.testing.simulation.damage import run_damaged
 from bucketmq.testing.simulation.faults import Faults, only
+from bucketmq.testing.simulation.hunting import Mutant, Plant, everywhere, swap
 from bucketmq.testing.simulation.newcomers import run_newcomers
 from bucketmq.testing.simulation.plan import FENCED, LONG, ONCE, PLAIN, Tilt
-from bucketmq.testing.simulation.run import Report, run_seed
+from bucketmq.testing.simulation.run import run_seed
 from bucketmq.testing.simulation.store import SimStore
 
 replace = msgspec.structs.replace
@@ -53,51 +52,11 @@ SEEDS_MAX = 150
 """How many seeds a mutant may survive before it counts as missed."""
 
 
-class Mutant(msgspec.Struct, frozen=True):
-    """One planted bug, and the weather in which it shows soonest."""
-
-    name: str
-    plant: Callable[[], Any]
-    """Makes the context manager that plants it."""
-    faults: Faults | None = None
-    tilt: Tilt = PLAIN
-    scene: Callable[[int], SceneReport] | None = None
-    """What runs a seed, if it is not the swarm."""
-
-    def run(self, seed: int) -> Report | SceneReport:
-        return run_seed(seed, faults=self.faults, tilt=self.tilt) if self.scene is None else self.scene(seed)
-
-
-class Hunt(msgspec.Struct, frozen=True):
-    """Whether a mutant was seen, by which seed, and as what."""
-
-    mutant: str
-    seed: int | None
-    problem: str
-
-
-def hunt(mutant: Mutant, seeds: int = SEEDS_MAX, first_seed: int = 0) -> Hunt:
-    """Run seeds until one shows the bug."""
-    with mutant.plant():
-        for seed in range(first_seed, first_seed + seeds):
-            try:
-                report = mutant.run(seed)
-            except Exception as error:  # a bug may well break the run itself
-                return Hunt(mutant.name, seed, f"the run broke: {error!r}")
-            if report.problems:
-                return Hunt(mutant.name, seed, report.problems[0])
-    return Hunt(mutant.name, None, "not seen")
-
-
-def everywhere(original: Any, mutated: Any) -> Any:
-    """Replace a function in every module of the package that has it, by whatever way it was imported."""
-    stack = ExitStack()
-    for name, module in list(sys.modules.items()):
-        if name.startswith("bucketmq.") and not name.startswith("bucketmq.testing"):
-            for attribute, value in list(vars(module).items()):
-                if value is original:
-                    stack.enter_context(patch.object(module, attribute, mutated))
-    return stack
+def bug(
+    name: str, plant: Plant, faults: Faults | None = None, tilt: Tilt = PLAIN, scene: Callable[[int], Any] | None = None
+) -> Mutant:
+    """A planted bug, and the weather in which it shows soonest; `scene` runs a seed, if it is not the swarm."""
+    return Mutant(name, plant, scene or partial(run_seed, faults=faults, tilt=tilt))
 
 
 def twisted(function: Callable[..., Any], twist: Callable[[], Callable[[Any, Any], Any]]) -> Callable[..., Any]:
@@ -383,116 +342,78 @@ SILENCE = only(["lost_request", "lost_reply", "late_landing"])
 DEATH = only(["crash", "freeze", "lost_reply"])
 
 MUTANTS: tuple[Mutant, ...] = (
-    Mutant("a settlement counts whatever its lease", lambda: patch.object(machine, "settle", _settle_any_lease)),
-    Mutant("an ack counts after the lease expired", lambda: patch.object(machine, "settle", _settle_expired)),
-    Mutant("a buried message is forgotten", lambda: patch.object(machine, "settle", _bury_forgets)),
-    Mutant("an ack that comes twice counts twice", lambda: patch.object(Lot, "ack", _acked_again)),
-    Mutant("an expired lease is dropped", lambda: patch.object(machine, "expire", _expire_drops)),
-    Mutant("a lease never expires", lambda: patch.object(machine, "expire", _expire_never), DEATH),
-    Mutant("an attempt is not counted at the claim", lambda: patch.object(machine, "claim", _attempt_not_counted)),
-    Mutant("a key is not held back", lambda: patch.object(commit.Desk, "policy", property(_unordered))),
-    Mutant(
+    bug("a settlement counts whatever its lease", swap(machine, "settle", _settle_any_lease)),
+    bug("an ack counts after the lease expired", swap(machine, "settle", _settle_expired)),
+    bug("a buried message is forgotten", swap(machine, "settle", _bury_forgets)),
+    bug("an ack that comes twice counts twice", swap(Lot, "ack", _acked_again)),
+    bug("an expired lease is dropped", swap(machine, "expire", _expire_drops)),
+    bug("a lease never expires", swap(machine, "expire", _expire_never), DEATH),
+    bug("an attempt is not counted at the claim", swap(machine, "claim", _attempt_not_counted)),
+    bug("a key is not held back", swap(commit.Desk, "policy", property(_unordered))),
+    bug(
         "an append without an answer is taken as done",
-        lambda: everywhere(append.place, twisted(append.place, _unknown_as_written)),
+        everywhere(append.place, twisted(append.place, _unknown_as_written)),
         SILENCE,
     ),
-    Mutant(
+    bug(
         "a commit without an answer is taken as done",
-        lambda: everywhere(commit._write, twisted(commit._write, _unknown_as_written_together)),
+        everywhere(commit._write, twisted(commit._write, _unknown_as_written_together)),
         SILENCE,
     ),
-    Mutant(
+    bug(
         "a conflict (409) is taken as done",
-        lambda: everywhere(append.place, twisted(append.place, _refused_as_there)),
+        everywhere(append.place, twisted(append.place, _refused_as_there)),
         only(["conflict_409"]),
     ),
-    Mutant("creates are not conditional", lambda: patch.object(SimStore, "perform", _careless_create)),
-    Mutant("replaces are not conditional", lambda: patch.object(SimStore, "perform", _careless_replace)),
-    Mutant("an own landed segment is not recognised", lambda: everywhere(append.begins_with, _never_mine), SILENCE),
-    Mutant(
-        "an own landed commit is not recognised",
-        lambda: patch.object(commit, "stamp", _stamp_of_another),
-        Faults(lost_reply=0.1),
-    ),
-    Mutant("an own landed move is not recognised", lambda: everywhere(append.marked, _never_mine), SILENCE),
-    Mutant(
-        "a sleeper does not look at the trim mark",
-        lambda: everywhere(lowest, _no_guard),
-        only(["freeze"]),
-        LONG,
-    ),
-    Mutant(
-        "a receiver does not look at the trim mark",
-        lambda: everywhere(commit.jumped, _never_jumped),
-        only(["freeze"]),
-        LONG,
-    ),
-    Mutant(
-        "segments are deleted before the mark has moved",
-        lambda: patch.object(trim, "update_document", _no_mark),
-        only([]),
-        LONG,
-    ),
-    Mutant(
+    bug("creates are not conditional", swap(SimStore, "perform", _careless_create)),
+    bug("replaces are not conditional", swap(SimStore, "perform", _careless_replace)),
+    bug("an own landed segment is not recognised", everywhere(append.begins_with, _never_mine), SILENCE),
+    bug("an own landed commit is not recognised", swap(commit, "stamp", _stamp_of_another), Faults(lost_reply=0.1)),
+    bug("an own landed move is not recognised", everywhere(append.marked, _never_mine), SILENCE),
+    bug("a sleeper does not look at the trim mark", everywhere(lowest, _no_guard), only(["freeze"]), LONG),
+    bug("a receiver does not look at the trim mark", everywhere(commit.jumped, _never_jumped), only(["freeze"]), LONG),
+    bug("segments are deleted before the mark has moved", swap(trim, "update_document", _no_mark), only([]), LONG),
+    bug(
         "a trim does not look at the heads again after it moved the mark",
-        lambda: patch.object(trim, "lowest_needed", _nobody_needs),
+        swap(trim, "lowest_needed", _nobody_needs),
         scene=run_newcomers,
     ),
-    Mutant(
+    bug(
         "a claim that begins a subscription does not look at the trim mark",
-        lambda: patch.object(claiming, "_begun_too_late", _begun_in_time),
+        swap(claiming, "_begun_too_late", _begun_in_time),
         scene=run_newcomers,
     ),
-    Mutant("a move's target is not written down", lambda: patch.object(moves, "commit", _commit_without_aim), DEATH),
-    Mutant(
-        "a deduplication key is entered after the send", lambda: everywhere(dedup.send_once, _entry_after_send), DEATH
-    ),
-    Mutant(
-        "a split register of deduplication keys is forgotten",
-        lambda: patch.object(dedup, "_note_split", _split_forgets),
-        DEATH,
-        ONCE,
-    ),
-    Mutant("delayed objects are deleted first", lambda: patch.object(later, "_finish", _delete_first), DEATH),
-    Mutant(
-        "finished delayed objects are forgotten",
-        lambda: patch.object(later, "_without", _finished_forgotten),
-        only(["late_landing"]),
-    ),
-    Mutant(
+    bug("a move's target is not written down", swap(moves, "commit", _commit_without_aim), DEATH),
+    bug("a deduplication key is entered after the send", everywhere(dedup.send_once, _entry_after_send), DEATH),
+    bug("a split register of deduplication keys is forgotten", swap(dedup, "_note_split", _split_forgets), DEATH, ONCE),
+    bug("delayed objects are deleted first", swap(later, "_finish", _delete_first), DEATH),
+    bug("finished delayed objects are forgotten", swap(later, "_without", _finished_forgotten), only(["late_landing"])),
+    bug(
         "a fence is noticed only by senders that do not know the new count",
-        lambda: everywhere(append.is_outdated, lambda queue, shards: queue.settings.ordered and queue.stale),
+        everywhere(append.is_outdated, lambda queue, shards: queue.settings.ordered and queue.stale),
         only(["slow"]),
         FENCED,
     ),
-    Mutant("a fence is ignored", lambda: everywhere(append.is_outdated, lambda queue, shards: False), None, FENCED),
-    Mutant("a gap in the log is taken for its end", lambda: everywhere(passed_gap, _no_gap), scene=run_damaged),
-    Mutant(
+    bug("a fence is ignored", everywhere(append.is_outdated, lambda queue, shards: False), None, FENCED),
+    bug("a gap in the log is taken for its end", everywhere(passed_gap, _no_gap), scene=run_damaged),
+    bug(
         "what is claimed beside something lost shares its fate",
-        lambda: everywhere(read_held, _read_all_or_nothing),
+        everywhere(read_held, _read_all_or_nothing),
         scene=run_damaged,
     ),
-    Mutant(
-        "a head beyond its log is not noticed",
-        lambda: patch.object(tail, "_furthest_head", _nothing),
-        scene=run_damaged,
-    ),
-    Mutant("a hint is believed", lambda: patch.object(tail, "_last_listed", _believe_hint), scene=run_damaged),
-    Mutant(
+    bug("a head beyond its log is not noticed", swap(tail, "_furthest_head", _nothing), scene=run_damaged),
+    bug("a hint is believed", swap(tail, "_last_listed", _believe_hint), scene=run_damaged),
+    bug(
         "a shard that the settings do not know is not looked for",
-        lambda: patch.object(inspect._Inspector, "find_hidden", lambda *_: None),
+        swap(inspect._Inspector, "find_hidden", lambda *_: None),
         scene=run_damaged,
     ),
-    Mutant(
-        "mending forgets what is in flight",
-        lambda: patch.object(inspect, "_without", _forget_listed),
-        scene=run_damaged,
-    ),
-    Mutant("a loss is not recorded", lambda: everywhere(record_loss, _no_losses), scene=run_damaged),
-    Mutant("lost settings are made up", lambda: patch.object(queues, "_check_empty", _nothing), scene=run_damaged),
-    Mutant(
+    bug("mending forgets what is in flight", swap(inspect, "_without", _forget_listed), scene=run_damaged),
+    bug("a loss is not recorded", everywhere(record_loss, _no_losses), scene=run_damaged),
+    bug("lost settings are made up", swap(queues, "_check_empty", _nothing), scene=run_damaged),
+    bug(
         "a stamp counts though the clock was set under way",
-        lambda: patch.object(StoreClock, "observe", _observe_all),
+        swap(StoreClock, "observe", _observe_all),
         scene=run_corrected,
     ),
 )

@@ -1,4 +1,7 @@
-"""Many seeds at once, in processes, and what they add up to."""
+"""Many seeds at once, in processes, what they add up to, and what they must have met.
+
+A swarm that never met something proves nothing about it, and fails.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,60 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from bucketmq.testing.simulation import coverage
-from bucketmq.testing.simulation.faults import Faults
+from bucketmq.testing.simulation.faults import KINDS, Faults
 from bucketmq.testing.simulation.plan import LEVEL, Tilt
 from bucketmq.testing.simulation.run import run_seed
+
+TRANSITIONS = (
+    "fresh to held",
+    "fresh to waiting",
+    "waiting to held",
+    "held to settled by ack",
+    "held to waiting by retry",
+    "held to waiting by release",
+    "held to waiting by expired",
+    "held to moving by retry",
+    "held to moving by bury",
+    "held to moving by expired",
+    "held to moving by redrive",
+    "moving to gone",
+    "extended",
+    "aimed",
+    "aimed again",
+    "move taken over",
+    "jump",
+    "skipped",
+    "fence",
+    "fence crossed",
+    "shards raised",
+    "dedup entry",
+    "dedup split",
+    "dedup retry",
+    "dedup takeover",
+    "later group",
+    "later group aimed again",
+    "later group or redrive taken over",
+    "redriven",
+    "segment trimmed",
+    "dead name created",
+    "lane shared",
+    "conflict",
+    "lease lost",
+    "poison",
+    "closed",
+    "settled by receipt",
+    "receipt too late",
+    "send unknown",
+    "cold send",
+    "published",
+    "published already",
+    "publish unknown",
+    "segment of parts",
+    "fresh to purged",
+    "waiting to purged",
+    "held to purged",
+)
+"""Counted by the auditor and the workload under these names."""
 
 AnyReport = TypeVar("AnyReport")
 AnySum = TypeVar("AnySum", bound="Sum")
@@ -45,6 +98,10 @@ class Sum:
     """The sum of many reports. What a simulator counts of its own, its reports have under the same names."""
 
     counted: ClassVar[tuple[str, ...]]
+    states: ClassVar[tuple[str, ...]]
+    """What it must have met besides every fault. The auditor and the workload count it under these names."""
+    kinds: ClassVar[tuple[str, ...]] = KINDS
+    """Of faults."""
     option: ClassVar[str] = ""
     """Of `bucketmq sim`, to replay a seed."""
 
@@ -61,6 +118,12 @@ class Sum:
         if name not in self.counted:
             raise AttributeError(name)
         return self.counts[name]
+
+    @property
+    def missing(self) -> list[str]:
+        """What should have been met and was not."""
+        unmet = [kind for kind in self.kinds if not self.faults[kind]]
+        return unmet + [name for name in self.states if not self.covered[name]]
 
     def add(self, report: Any) -> None:
         self.seeds += 1
@@ -91,11 +154,7 @@ class Totals(Sum):
     """Of queues."""
 
     counted = ("messages", "requests", "lost", "unexpected", "duplicated", "recovered", "redeliveries")
-
-    @property
-    def missing(self) -> list[str]:
-        """What should have been met and was not."""
-        return coverage.missing(self.faults, self.covered)
+    states = TRANSITIONS
 
 
 def swarm(

@@ -5,8 +5,13 @@ Beside the queues' simulator and on the same world, store and processes. `run_se
 
 from __future__ import annotations
 
-from bucketmq.testing.simulation.bus.main import BUS
+from bucketmq.testing.simulation.bus.mutants import MUTANTS, SEEDS_MAX
+from bucketmq.testing.simulation.bus.plan import draw
 from bucketmq.testing.simulation.bus.run import Report, run_seed
 from bucketmq.testing.simulation.bus.swarm import swarm
+from bucketmq.testing.simulation.main import Kit
+
+BUS = Kit(draw, run_seed, swarm, MUTANTS, SEEDS_MAX)
+"""What `bucketmq sim --bus` runs."""
 
 __all__ = ["BUS", "Report", "run_seed", "swarm"]

@@ -1,14 +1,14 @@
 """Planted bugs of the event bus: each takes away one thing it relies on. A simulator that does not see them is blind.
 
-As `bucketmq.testing.simulation.mutants`, whose tools it uses: a mutant is a patch of the production code.
+How they are planted and looked for is in `bucketmq.testing.simulation.hunting`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 
@@ -33,42 +33,18 @@ from bucketmq.procedures.rules import registry as rules
 from bucketmq.procedures.rules.run import Parcel, RuleRun
 from bucketmq.procedures.verbs import delete, get_document, list_all
 from bucketmq.queue.message import Message
-from bucketmq.testing.simulation.bus.plan import FINE, Tilt, Weather, just
+from bucketmq.testing.simulation.bus.plan import FINE, LEVEL, Tilt, Weather, just
 from bucketmq.testing.simulation.bus.run import run_seed
 from bucketmq.testing.simulation.faults import NONE, Faults, only
-from bucketmq.testing.simulation.mutants import Hunt, everywhere
+from bucketmq.testing.simulation.hunting import Mutant, Plant, both, everywhere, swap
 
 SEEDS_MAX = 400
 """How many seeds a mutant may survive before it counts as missed."""
 
 
-class Mutant(msgspec.Struct, frozen=True):
-    """One planted bug, and the scene in which it shows soonest."""
-
-    name: str
-    plant: Callable[[], Any]
-    """Makes the context manager that plants it."""
-    tilt: Tilt = Tilt()
-
-
-def hunt(mutant: Mutant, seeds: int = SEEDS_MAX, first_seed: int = 0) -> Hunt:
-    """Run seeds until one shows the bug."""
-    with mutant.plant():
-        for seed in range(first_seed, first_seed + seeds):
-            try:
-                problems = run_seed(seed, tilt=mutant.tilt).problems
-            except Exception as error:  # a bug may well break the run itself
-                return Hunt(mutant.name, seed, f"the run broke: {error!r}")
-            if problems:
-                return Hunt(mutant.name, seed, problems[0])
-    return Hunt(mutant.name, None, "not seen")
-
-
-def _both(*patches: Any) -> ExitStack:
-    stack = ExitStack()
-    for each in patches:
-        stack.enter_context(each)
-    return stack
+def bug(name: str, plant: Plant, tilt: Tilt = LEVEL) -> Mutant:
+    """A planted bug, and the scene in which it shows soonest."""
+    return Mutant(name, plant, partial(run_seed, tilt=tilt))
 
 
 # Delivery
@@ -199,7 +175,7 @@ _make_target, _copy_and_remove = move_object._make_target, move_object._copy_and
 # The sweep
 
 
-def _commit_first() -> ExitStack:
+def _commit_first() -> AbstractContextManager[Any]:
     """The manifest is replaced before its events are reported."""
     waiting: list[tuple[Any, list[ObjectEvent]]] = []
 
@@ -216,7 +192,7 @@ def _commit_first() -> ExitStack:
             yield from report(*each)
         return work
 
-    return _both(patch.object(sweep, "report", later), patch.object(sweep, "take", take))
+    return both(swap(sweep, "report", later), swap(sweep, "take", take))()
 
 
 def _no_deletions(*arguments: Any, **options: Any) -> list[ObjectEvent]:
@@ -325,169 +301,149 @@ def _tilted(base: Tilt, **fields: Any) -> Tilt:
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    Mutant(
+    bug(
         "an event is acknowledged before it is delivered",
-        lambda: patch.object(deliver, "handle", _ack_first),
+        swap(deliver, "handle", _ack_first),
         _tilted(PAPERS, weather=HARSH),
     ),
-    Mutant(
-        "an answer of 500 counts as delivered",
-        lambda: patch.object(webhook, "verdict", _forgiving),
-        _tilted(PAPERS, weather=HARSH),
-    ),
-    Mutant(
-        "what failed once is dropped",
-        lambda: patch.object(settle, "_settle", _one_attempt),
-        _tilted(PAPERS, weather=HARSH),
-    ),
-    Mutant(
+    bug("an answer of 500 counts as delivered", swap(webhook, "verdict", _forgiving), _tilted(PAPERS, weather=HARSH)),
+    bug("what failed once is dropped", swap(settle, "_settle", _one_attempt), _tilted(PAPERS, weather=HARSH)),
+    bug(
         "failed ids in an answer are ignored",
-        lambda: patch.object(formats, "failures", lambda body, sent: None),
+        swap(formats, "failures", lambda body, sent: None),
         _tilted(PAPERS, weather=just(["answer_partial"]), batch=4),
     ),
-    Mutant(
+    bug(
         "an open breaker drops what comes",
-        lambda: everywhere(webhook.to_webhook, _drop_while_shut),
+        everywhere(webhook.to_webhook, _drop_while_shut),
         _tilted(PAPERS, weather=just(["answer_500", "vanish"])),
     ),
-    Mutant(
+    bug(
         "a redelivery has a new webhook-id",
-        lambda: patch.object(webhook, "_headers", _fresh_ids),
+        swap(webhook, "_headers", _fresh_ids),
         _tilted(PAPERS, weather=HARSH, batch=1),
     ),
-    Mutant(
+    bug(
         "an ordered rule is given a key's events at once",
-        lambda: patch.object(choice.RuleChoice, "ordered", False),
+        swap(choice.RuleChoice, "ordered", False),
         _tilted(PAPERS, ordered=True, batch=1, weather=HARSH),
     ),
-    Mutant(
+    bug(
         "duplicates are told by the version alone",
-        lambda: patch.object(window, "_echoes", _same_version),
+        swap(window, "_echoes", _same_version),
         _tilted(PAPERS, content_versions=True),
     ),
-    Mutant(
+    bug(
         "an id that was seen is forgotten",
-        lambda: patch.object(window.Window, "judge", _forgets_ids),
+        swap(window.Window, "judge", _forgets_ids),
         _tilted(PAPERS, faults=NONE, weather=just(["notice_doubled"]), notifies=True),
     ),
-    Mutant(
+    bug(
         "times of two clocks are compared exactly",
-        lambda: patch.object(order, "CLOCKS_SECONDS", -1.0),
+        swap(order, "CLOCKS_SECONDS", -1.0),
         _tilted(PAPERS, stale="drop", faults=only(["skew"])),
     ),
-    Mutant(
+    bug(
         "bookkeeping makes events",
-        lambda: _both(
-            patch.object(reporting, "is_bookkeeping", lambda key: False),
-            patch.object(prefix, "is_bookkeeping", lambda key: False),
-        ),
+        both(swap(reporting, "is_bookkeeping", lambda key: False), swap(prefix, "is_bookkeeping", lambda key: False)),
         Tilt(notifies=True),
     ),
-    Mutant(
+    bug(
         "a move creates its target whatever is there",
-        lambda: patch.object(move_object, "_make_target", _create_anyway),
+        swap(move_object, "_make_target", _create_anyway),
         _tilted(POSTS, moving="aside"),
     ),
-    Mutant(
+    bug(
         "a move deletes its source whatever it is",
-        lambda: everywhere(remove_state, _remove_anyway),
+        everywhere(remove_state, _remove_anyway),
         _tilted(POSTS, faults=only(["slow"])),
     ),
-    Mutant(
-        "a move deletes its source first", lambda: patch.object(move_object, "_copy_and_remove", _delete_first), POSTS
-    ),
-    Mutant(
+    bug("a move deletes its source first", swap(move_object, "_copy_and_remove", _delete_first), POSTS),
+    bug(
         "a write is not announced",
-        lambda: everywhere(notes.announce, _no_note),
+        everywhere(notes.announce, _no_note),
         _tilted(PAPERS, faults=msgspec.structs.replace(DEATH, crash=0.05), victims="writer"),
     ),
-    Mutant(
+    bug(
         "the note of a batch is forgotten before its events are reported",
-        lambda: everywhere(notes.report_noted, _forgotten_early),
+        everywhere(notes.report_noted, _forgotten_early),
         _tilted(BATCHES, faults=msgspec.structs.replace(DEATH, crash=0.05), victims="writer"),
     ),
-    Mutant("half a batch is reported", lambda: everywhere(notes.report_noted, _half_reported), BATCHES),
-    Mutant(
+    bug("half a batch is reported", everywhere(notes.report_noted, _half_reported), BATCHES),
+    bug(
         "half a batch is announced",
-        lambda: patch.object(notes, "encode_notes", _one_by_one),
+        swap(notes, "encode_notes", _one_by_one),
         _tilted(BATCHES, faults=msgspec.structs.replace(DEATH, crash=0.05), victims="writer"),
     ),
-    Mutant(
+    bug(
         "a batch that was reported is recovered under other ids",
-        lambda: patch.object(recover, "told", _retold),
+        swap(recover, "told", _retold),
         _tilted(BATCHES, faults=msgspec.structs.replace(DEATH, crash=0.05), victims="writer"),
     ),
-    Mutant(
+    bug(
         "what has not landed of a batch is forgotten when the rest is recovered",
-        lambda: patch.object(recover, "encode_notes", _rest_forgotten),
+        swap(recover, "encode_notes", _rest_forgotten),
         _tilted(BATCHES, faults=Faults(crash=0.01, late_landing=0.5), victims="writer"),
     ),
-    Mutant(
+    bug(
         "a refusal behind an unanswered request is taken for the end",
-        lambda: patch.object(batches, "_left_if_unanswered", lambda act: act),
+        swap(batches, "_left_if_unanswered", lambda act: act),
         LATE,
     ),
-    Mutant(
-        "objects are deleted whatever their version", lambda: patch.object(remove, "remove_state", _delete_any), LATE
-    ),
-    Mutant(
+    bug("objects are deleted whatever their version", swap(remove, "remove_state", _delete_any), LATE),
+    bug(
         "a note is never recovered",
-        lambda: patch.object(notifier, "recover", _no_recovery),
+        swap(notifier, "recover", _no_recovery),
         _tilted(PAPERS, faults=DEATH, victims="writer"),
     ),
-    Mutant(
+    bug(
         "a sweep commits before it reports",
         _commit_first,
         Tilt(sweepers=2, faults=DEATH, notifies=False, victims="sweeper"),
     ),
-    Mutant(
+    bug(
         "a sweep ignores deletions",
-        lambda: patch.object(sweep, "differences", _no_deletions),
+        swap(sweep, "differences", _no_deletions),
         _tilted(PAPERS, sweepers=2, notifies=False),
     ),
-    Mutant(
+    bug(
         "a sweep's ids have the clock in them",
-        lambda: patch.object(sweep, "dated", _clocked_ids),
+        swap(sweep, "dated", _clocked_ids),
         Tilt(sweepers=3, faults=DEATH, victims="sweeper"),
     ),
-    Mutant("a rule is made without its heads", lambda: patch.object(rules, "begin", _no_heads), Tilt(temp="late")),
-    Mutant(
-        "a paused rule forgets what came meanwhile",
-        lambda: patch.object(rules, "resume_rule", _resume_at_the_end),
-        Tilt(temp="pause"),
+    bug("a rule is made without its heads", swap(rules, "begin", _no_heads), Tilt(temp="late")),
+    bug(
+        "a paused rule forgets what came meanwhile", swap(rules, "resume_rule", _resume_at_the_end), Tilt(temp="pause")
     ),
-    Mutant("a replay is for everybody", lambda: patch.object(replay, "report", _to_everybody), Tilt(temp="replay")),
-    Mutant(
+    bug("a replay is for everybody", swap(replay, "report", _to_everybody), Tilt(temp="replay")),
+    bug(
         "a removed rule runs on",
-        lambda: _both(
-            patch.object(notifier, "_runs", lambda rule: rule.paused is None),
-            patch.object(notifier, "tidy_rules", _no_tidying),
-        ),
+        both(swap(notifier, "_runs", lambda rule: rule.paused is None), swap(notifier, "tidy_rules", _no_tidying)),
         Tilt(temp="remove", weather=FINE),
     ),
-    Mutant(
+    bug(
         "who makes a rule last wins",
-        lambda: patch.object(rules, "_made", _overwrite),
+        swap(rules, "_made", _overwrite),
         _tilted(POSTS, watchers=2, faults=only(["slow"]), weather=FINE),
     ),
-    Mutant(
+    bug(
         "a handler that failed is not called again",
-        lambda: everywhere(settle.settle_outcomes, _content),
+        everywhere(settle.settle_outcomes, _content),
         _tilted(POSTS, weather=STUMBLE),
     ),
-    Mutant(
+    bug(
         "a set counts as fired before its handler has returned",
-        lambda: patch.object(gather, "_fire", _fired_first),
+        swap(gather, "_fire", _fired_first),
         Tilt(fan_in=True, weather=STUMBLE),
     ),
-    Mutant(
+    bug(
         "every worker that finds a set complete fires it",
-        lambda: patch.object(gather, "_fire", _fires_at_once),
+        swap(gather, "_fire", _fires_at_once),
         Tilt(fan_in=True, faults=NONE, weather=FINE, watchers=2),
     ),
-    Mutant(
+    bug(
         "the right to fire is not renewed while the handler runs",
-        lambda: patch.object(gather, "_renewed", lambda _me, _until, before: before),
+        swap(gather, "_renewed", lambda _me, _until, before: before),
         Tilt(fan_in=True, slow_sets=True, faults=NONE, weather=FINE, watchers=2),
     ),
 )

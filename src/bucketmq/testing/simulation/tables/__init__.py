@@ -5,8 +5,13 @@ Beside the queues' simulator and on the same world, store and processes. `run_se
 
 from __future__ import annotations
 
-from bucketmq.testing.simulation.tables.main import TABLES
+from bucketmq.testing.simulation.main import Kit
+from bucketmq.testing.simulation.tables.mutants import MUTANTS, SEEDS_MAX
+from bucketmq.testing.simulation.tables.plan import draw
 from bucketmq.testing.simulation.tables.run import Report, run_seed
 from bucketmq.testing.simulation.tables.swarm import swarm
+
+TABLES = Kit(draw, run_seed, swarm, MUTANTS, SEEDS_MAX)
+"""What `bucketmq sim --tables` runs."""
 
 __all__ = ["TABLES", "Report", "run_seed", "swarm"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
-from unittest.mock import patch
-
-import msgspec
 
 from bucketmq.bucket.port import Object, Unknown, Version, Written
 from bucketmq.procedures.requests import Procedure
@@ -15,33 +13,16 @@ from bucketmq.procedures.tables import files
 from bucketmq.procedures.verbs import get, put_over
 from bucketmq.tables.head import Head, Mark, after_commit
 from bucketmq.testing.simulation.faults import Faults, only
-from bucketmq.testing.simulation.mutants import Hunt
+from bucketmq.testing.simulation.hunting import Mutant, Plant, swap
 from bucketmq.testing.simulation.tables.run import run_seed
 
 SEEDS_MAX = 100
 """How many seeds a mutant may survive before it counts as missed."""
 
 
-class Mutant(msgspec.Struct, frozen=True):
-    """One planted bug, and the weather in which it shows soonest."""
-
-    name: str
-    plant: Callable[[], Any]
-    """Makes the context manager that plants it."""
-    faults: Faults | None = None
-
-
-def hunt(mutant: Mutant, seeds: int = SEEDS_MAX, first_seed: int = 0) -> Hunt:
-    """Run seeds until one shows the bug."""
-    with mutant.plant():
-        for seed in range(first_seed, first_seed + seeds):
-            try:
-                problems = run_seed(seed, faults=mutant.faults).problems
-            except Exception as error:  # a bug may well break the run itself
-                return Hunt(mutant.name, seed, f"the run broke: {error!r}")
-            if problems:
-                return Hunt(mutant.name, seed, problems[0])
-    return Hunt(mutant.name, None, "not seen")
+def bug(name: str, plant: Plant, faults: Faults | None = None) -> Mutant:
+    """A planted bug, and the weather in which it shows soonest."""
+    return Mutant(name, plant, partial(run_seed, faults=faults))
 
 
 def _forgetful(self: Any, head: Head | None) -> Any:
@@ -74,14 +55,14 @@ def _never_numbered(self: Head, mark: Mark) -> bool:
 _waiting = committing._Carrying._waiting
 
 MUTANTS: tuple[Mutant, ...] = (
-    Mutant(
+    bug(
         "an own landed commit is not recognised",
-        lambda: patch.object(committing._Carrying, "_waiting", _forgetful),
+        swap(committing._Carrying, "_waiting", _forgetful),
         Faults(lost_reply=0.1),
     ),
-    Mutant("the last head wins", lambda: patch.object(committing, "put_over", _over_anything), only(["slow"])),
-    Mutant("no answer is a good one", lambda: patch.object(committing, "put_over", _hopeful), only(["lost_request"])),
-    Mutant("a commit is half in", lambda: patch.object(committing, "after_commit", _half), Faults()),
-    Mutant("what is newer does not count", lambda: patch.object(files, "_states", lambda *_: {}), Faults()),
-    Mutant("a batch is applied by each of two rivals", lambda: patch.object(Head, "has", _never_numbered), Faults()),
+    bug("the last head wins", swap(committing, "put_over", _over_anything), only(["slow"])),
+    bug("no answer is a good one", swap(committing, "put_over", _hopeful), only(["lost_request"])),
+    bug("a commit is half in", swap(committing, "after_commit", _half), Faults()),
+    bug("what is newer does not count", swap(files, "_states", lambda *_: {}), Faults()),
+    bug("a batch is applied by each of two rivals", swap(Head, "has", _never_numbered), Faults()),
 )

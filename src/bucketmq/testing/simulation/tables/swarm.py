@@ -1,11 +1,11 @@
-"""Many seeds of tables at once, in processes, and what they add up to."""
+"""Many seeds of tables at once, in processes, what they add up to, and what they must have met."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from bucketmq.testing.simulation.faults import KINDS, Faults
+from bucketmq.testing.simulation.faults import Faults
 from bucketmq.testing.simulation.swarm import Sum, add_up
 from bucketmq.testing.simulation.tables.run import run_seed
 
@@ -23,19 +23,14 @@ STATES = (
     "snapshot too old",
     "stale",
 )
-"""What a swarm must have met besides every fault. Counted by the workload and the auditor under these names."""
 
 
 class Totals(Sum):
     """Of tables."""
 
     counted = ("commits", "requests")
+    states = STATES
     option = " --tables"
-
-    @property
-    def missing(self) -> list[str]:
-        """What should have been met and was not."""
-        return [kind for kind in KINDS if not self.faults[kind]] + [name for name in STATES if not self.covered[name]]
 
 
 def swarm(

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from bucketmq.cli.exits import Code, agree
+from bucketmq.cli.exits import Code, agree, nothing
 from bucketmq.cli.options import Json, QueueName, Url, Yes, existing_queue, open_bucket
-from bucketmq.cli.output import age, body_text, emit, emit_text, plural, say, table
+from bucketmq.cli.output import age, answer, body_text, emit_all, emit_text, plural, say, table
 from bucketmq.deliveries import DeadLetter, message_dict
 from bucketmq.events.rule import spoken
 
@@ -29,18 +29,16 @@ def dead(
     """List dead letters, oldest first, with the reason of each."""
     with open_bucket(url, probe=False) as bucket:
         found = existing_queue(bucket, queue).dead_letters.peek(limit)
+    if not found:
+        nothing(f"{queue} has no dead letters")
     if as_json:
-        for letter in found:
-            emit(letter.to_dict())
+        emit_all(letter.to_dict() for letter in found)
     elif full:
         for letter in found:
             _show_full(queue, letter)
-    elif found:
+    else:
         _show_table(found)
         say(f"see every attempt: bucketmq dead {queue} --full; send them again: bucketmq redrive {queue}")
-    if not found:
-        say(f"{queue} has no dead letters")
-        raise typer.Exit(Code.EMPTY)
 
 
 def _show_table(letters: list[DeadLetter]) -> None:
@@ -102,12 +100,10 @@ def redrive(
 
 def show_redriven(row: dict[str, str], name: str, count: int, redriven: int, *, dry_run: bool, as_json: bool) -> None:
     """What became of dead letters that matched."""
-    if as_json:
-        emit({**row, "matched": count, "redriven": redriven})
-    elif dry_run:
-        say(f"{plural(count, 'dead letter')} would be sent again")
-    else:
-        say(f"{plural(redriven, 'dead letter')} sent again" if count else f"no dead letter of {name} matches")
+    text = f"{plural(redriven, 'dead letter')} sent again" if count else f"no dead letter of {name} matches"
+    if dry_run:
+        text = f"{plural(count, 'dead letter')} would be sent again"
+    answer({**row, "matched": count, "redriven": redriven}, text, as_json=as_json)
     if not count:
         raise typer.Exit(Code.EMPTY)
 

@@ -6,6 +6,7 @@ import enum
 import json
 import re
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -66,6 +67,12 @@ def agree(question: str, *, yes: bool) -> None:
     if not ask(question, yes=yes):
         say("nothing was changed")
         raise typer.Exit(Code.ERROR)
+
+
+def nothing(text: str) -> NoReturn:
+    """End here, and say why: nothing is there, or nothing matched."""
+    say(text)
+    raise typer.Exit(Code.EMPTY)
 
 
 def end(scene: Scene) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bucketmq.cli.exits import Code
+from bucketmq.cli.exits import nothing
 from bucketmq.cli.options import (
     Json,
     QueueName,
@@ -18,7 +18,7 @@ from bucketmq.cli.options import (
     existing_subscription,
     open_bucket,
 )
-from bucketmq.cli.output import body_text, emit, emit_text, flush, say, table
+from bucketmq.cli.output import body_text, emit, emit_all, emit_text, flush, table
 from bucketmq.client import Queue
 from bucketmq.deliveries import PeekedMessage, message_dict
 from bucketmq.errors import Invalid
@@ -44,28 +44,16 @@ def peek(
     """
     with open_bucket(url, probe=False) as bucket:
         found = existing_subscription(existing_queue(bucket, queue), subscription).peek(limit)
-    if as_json:
-        for each in found:
-            emit(each.to_dict())
-    elif found:
-        table(
-            ("id", "state", "#attempts", "#shard", "#offset", "key", "body"),
-            [
-                (
-                    m.id,
-                    m.state.replace("_", " "),
-                    m.attempts,
-                    m.shard,
-                    m.offset,
-                    m.key,
-                    body_text(message_dict(m), BODY_CHARACTERS),
-                )
-                for m in found
-            ],
-        )
     if not found:
-        say(f"nothing unsettled in {queue}")
-        raise typer.Exit(Code.EMPTY)
+        nothing(f"nothing unsettled in {queue}")
+    if as_json:
+        emit_all(each.to_dict() for each in found)
+        return
+    rows = (
+        (m.id, m.state.replace("_", " "), m.attempts, m.shard, m.offset, m.key, body_text(m.to_dict(), BODY_CHARACTERS))
+        for m in found
+    )
+    table(("id", "state", "#attempts", "#shard", "#offset", "key", "body"), rows)
 
 
 def tail(
@@ -97,8 +85,7 @@ def tail(
         if follow:
             _follow(found, positions, as_json, local=bucket.store.local)
     if not count:
-        say(f"nothing to show of {queue}")
-        raise typer.Exit(Code.EMPTY)
+        nothing(f"nothing to show of {queue}")
 
 
 def _begin(queue: Queue, begin: str | None, limit: int) -> tuple[dict[int, int], int | None]:

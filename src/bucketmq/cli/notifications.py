@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from bucketmq.cli.credentials import masked_secrets
-from bucketmq.cli.exits import Code
+from bucketmq.cli.exits import Code, nothing
 from bucketmq.cli.options import URL_VARIABLE, Json, Url, open_bucket, url_option
-from bucketmq.cli.output import emit, say, table
+from bucketmq.cli.output import answer, emit, say, table
 from bucketmq.cli.rules import warn_private
 from bucketmq.cli.rules_look import destination_text, state_text
 from bucketmq.client import Bucket
@@ -118,8 +118,7 @@ def show(url: Url = None, as_json: Json = False) -> None:
         rule = _found(bucket)
         secrets = masked_secrets(bucket.rules.secrets(RULE)) if rule is not None else {}
     if rule is None:
-        say("there are no notifications; make them: bucketmq notifications set --url https://example.com/hook")
-        raise typer.Exit(Code.EMPTY)
+        nothing("there are no notifications; make them: bucketmq notifications set --url https://example.com/hook")
     _show(rule, secrets, as_json=as_json)
 
 
@@ -150,9 +149,7 @@ def reset(url: Url = None, as_json: Json = False) -> None:
         rule = _found(bucket)
         if rule is not None:
             bucket.rules.remove(RULE)
-    if as_json:
-        emit({"removed": rule is not None})
-    else:
-        say("notifications are removed" if rule is not None else "there are no notifications")
+    text = "notifications are removed" if rule is not None else "there are no notifications"
+    answer({"removed": rule is not None}, text, as_json=as_json)
     if rule is None:
         raise typer.Exit(Code.EMPTY)

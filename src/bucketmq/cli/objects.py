@@ -14,7 +14,7 @@ import typer
 
 from bucketmq.cli.exits import Code
 from bucketmq.cli.options import Json, Url, open_bucket
-from bucketmq.cli.output import emit, emit_bytes, emit_text, plural, say
+from bucketmq.cli.output import answer, emit, emit_bytes, emit_text, plural, say
 from bucketmq.cli.send import STDIN
 from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent
@@ -149,10 +149,8 @@ def rm(key: Key, url: Url = None, as_json: Json = False) -> None:
     """Delete an object and report the change; exit code 3 if there is none."""
     with open_bucket(url) as bucket:
         was_there = bucket.delete(key)
-    if as_json:
-        emit({"key": key, "deleted": was_there})
-    else:
-        say(f"deleted {key}" if was_there else f"there is no object {key}")
+    text = f"deleted {key}" if was_there else f"there is no object {key}"
+    answer({"key": key, "deleted": was_there}, text, as_json=as_json)
     if not was_there:
         raise typer.Exit(Code.EMPTY)
 

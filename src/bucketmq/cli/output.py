@@ -48,6 +48,12 @@ def emit(row: object) -> None:
     sys.stdout.write(printable(msgspec.json.encode(row).decode()) + "\n")
 
 
+def emit_all(rows: Iterable[object]) -> None:
+    """A line of JSON for each."""
+    for row in rows:
+        emit(row)
+
+
 def emit_text(text: str) -> None:
     """One line of plain text on standard output."""
     sys.stdout.write(printable(text) + "\n")
@@ -75,6 +81,14 @@ def flush() -> None:
 def say(text: str) -> None:
     """A line for people, on standard error."""
     errors().print(Text(printable(text)))
+
+
+def answer(row: object, text: str, *, as_json: bool) -> None:
+    """What came of a verb: one JSON value on standard output, or a line for people on standard error."""
+    if as_json:
+        emit(row)
+    else:
+        say(text)
 
 
 def say_lines(text: str) -> None:

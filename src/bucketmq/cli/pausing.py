@@ -32,13 +32,7 @@ def pause(
     _tell(queue, subscription, settings, as_json=as_json)
 
 
-def resume(
-    queue: QueueName,
-    *,
-    subscription: OneSubscription = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+def resume(queue: QueueName, *, subscription: OneSubscription = None, url: Url = None, as_json: Json = False) -> None:
     """End a pause: that of the queue, or that of one subscription. Workers notice within 30 seconds."""
     with open_bucket(url) as bucket:
         settings = existing_queue(bucket, queue).resume(subscription=subscription)

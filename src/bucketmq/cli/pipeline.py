@@ -26,7 +26,7 @@ from bucketmq.cli.agent import signals
 from bucketmq.cli.exits import Code
 from bucketmq.cli.figures import MetricsHostOption, MetricsPortOption, OtlpOption, ReportOption, served
 from bucketmq.cli.options import Json, Url, a_url, open_bucket, the_url
-from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
+from bucketmq.cli.output import age, answer, emit, emit_text, flush, plural, say, table
 from bucketmq.cli.pipeline_metrics import PipelineFigures
 from bucketmq.cli.pipeline_names import app_of, is_chore, known, load, made, option_words, options_of
 from bucketmq.cli.progress import Progress
@@ -185,10 +185,8 @@ def package(
 ) -> None:
     """Pack bucketmq itself into a file for spark-submit --py-files."""
     packed = make_package(out)
-    if as_json:
-        emit(packed)
-    else:
-        say(f"{packed.path}: {plural(packed.files, 'file')}, {packed.size_bytes / 1e6:.1f} MB")
+    text = f"{packed.path}: {plural(packed.files, 'file')}, {packed.size_bytes / 1e6:.1f} MB"
+    answer(packed, text, as_json=as_json)
 
 
 def tidy(
@@ -206,11 +204,9 @@ def tidy(
     with open_bucket(url) as bucket:
         opened = bucket.run(bucket.api.open())
         done = bucket.run(tidy_lineage(opened, name, dry_run=dry_run))
-    if as_json:
-        emit(done)
-    else:
-        would = "would be " if dry_run else ""
-        say(f"{plural(done.removed, 'register')} of deleted objects {would}removed, of {done.looked_at}")
+    would = "would be " if dry_run else ""
+    text = f"{plural(done.removed, 'register')} of deleted objects {would}removed, of {done.looked_at}"
+    answer(done, text, as_json=as_json)
 
 
 @contextlib.contextmanager

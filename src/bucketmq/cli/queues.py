@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from bucketmq.cli.exits import Code, agree
+from bucketmq.cli.exits import Code, agree, nothing
 from bucketmq.cli.options import (
     Json,
     QueueName,
@@ -18,7 +18,7 @@ from bucketmq.cli.options import (
     existing_subscription,
     open_bucket,
 )
-from bucketmq.cli.output import emit, plural, say, table
+from bucketmq.cli.output import answer, emit, emit_all, plural, say, table
 from bucketmq.cli.stats_show import bill, show_stats, stats_row
 from bucketmq.cli.stats_watch import NOTHING
 from bucketmq.cli.stats_watch import watch as again
@@ -95,10 +95,8 @@ def shards(
         found = existing_queue(bucket, queue)
         before = found.settings().shards
         after = found.raise_shards(count).shards
-    if as_json:
-        emit({"queue": queue, "shards": after, "shards_before": before})
-    else:
-        say(f"queue {queue} has {plural(after, 'shard')}; it had {before}")
+    row = {"queue": queue, "shards": after, "shards_before": before}
+    answer(row, f"queue {queue} has {plural(after, 'shard')}; it had {before}", as_json=as_json)
 
 
 def stats(
@@ -136,15 +134,13 @@ def stats(
         found = look()
         requests = bucket.requests - before
     damaged = ". ".join(str(damage) for each in found for damage in each.damaged)
+    if not found:
+        nothing(NOTHING)
     if as_json:
-        for each in found:
-            emit(stats_row(each, requests, prices))
-    elif found:
+        emit_all(stats_row(each, requests, prices) for each in found)
+    else:
         show_stats(found, one=queue is not None)
         say(bill(requests, prices, "this call"))
-    if not found:
-        say(NOTHING)
-        raise typer.Exit(Code.EMPTY)
     if damaged:
         raise Corrupt(damaged)
 
@@ -168,10 +164,8 @@ def purge(
         if count and not dry_run:
             agree(f"Purge {plural(count, what)} of {queue}?", yes=yes)
             purged = found.dead_letters.purge() if reader is None else reader.purge()
-    if as_json:
-        emit({"queue": queue, "matched": count, "purged": purged})
-    else:
-        say(f"{plural(count, what)} would be purged" if dry_run else f"purged {plural(purged, what)}")
+    text = f"{plural(count, what)} would be purged" if dry_run else f"purged {plural(purged, what)}"
+    answer({"queue": queue, "matched": count, "purged": purged}, text, as_json=as_json)
     if not count:
         raise typer.Exit(Code.EMPTY)
 

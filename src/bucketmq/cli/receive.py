@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from bucketmq.cli.exits import Code, tell
+from bucketmq.cli.exits import Code, nothing, tell
 from bucketmq.cli.options import (
     Json,
     QueueName,
@@ -70,8 +70,7 @@ def receive(
     if not got and last.full:
         raise _Full(f"so much of {queue} is in flight that nothing more is handed out; settle some, or wait")
     if not got:
-        say(f"nothing to receive from {queue}" + (f", which is paused: {paused}" if paused is not None else ""))
-        raise typer.Exit(Code.EMPTY)
+        nothing(f"nothing to receive from {queue}" + (f", which is paused: {paused}" if paused is not None else ""))
 
 
 class _Full(Contended):

@@ -10,7 +10,7 @@ import typer
 
 from bucketmq.cli.credentials import given_secret
 from bucketmq.cli.options import Json, Url, open_bucket
-from bucketmq.cli.output import emit, emit_text, flush, say
+from bucketmq.cli.output import answer, emit, emit_text, flush, say
 from bucketmq.cli.rules_look import RuleName, destination_text, existing_rule, state_text
 from bucketmq.errors import Invalid
 from bucketmq.events.rule import Format, Gone, Notice, Secrets, Stale
@@ -151,10 +151,7 @@ def rm(name: RuleName, url: Url = None, as_json: Json = False) -> None:
     with open_bucket(url) as bucket:
         existing_rule(bucket, name)
         bucket.rules.remove(name)
-    if as_json:
-        emit({"rule": name, "removed": True})
-    else:
-        say(f"rule {name} is removed")
+    answer({"rule": name, "removed": True}, f"rule {name} is removed", as_json=as_json)
 
 
 def pause(
@@ -168,10 +165,8 @@ def pause(
     with open_bucket(url) as bucket:
         existing_rule(bucket, name)
         rule = bucket.rules.pause(name, why)
-    if as_json:
-        emit({"rule": name, "paused": rule.paused})
-    else:
-        say(f"rule {name} is {state_text(rule)}; go on with: bucketmq rules resume {name}")
+    text = f"rule {name} is {state_text(rule)}; go on with: bucketmq rules resume {name}"
+    answer({"rule": name, "paused": rule.paused}, text, as_json=as_json)
 
 
 def resume(name: RuleName, url: Url = None, as_json: Json = False) -> None:
@@ -179,10 +174,7 @@ def resume(name: RuleName, url: Url = None, as_json: Json = False) -> None:
     with open_bucket(url) as bucket:
         existing_rule(bucket, name)
         rule = bucket.rules.resume(name)
-    if as_json:
-        emit({"rule": name, "paused": rule.paused})
-    else:
-        say(f"rule {name} is {state_text(rule)}")
+    answer({"rule": name, "paused": rule.paused}, f"rule {name} is {state_text(rule)}", as_json=as_json)
 
 
 def rotate(
@@ -209,13 +201,7 @@ def rotate(
         else:
             raise Invalid(f"rule {name} has no signing secret; make one: bucketmq rules rotate {name}")
     if as_json:
-        emit(
-            {
-                "rule": name,
-                "signs_with": len(after.signing),
-                **({"signing_secret": made} if made is not None else {}),
-            }
-        )
+        emit({"rule": name, "signs_with": len(after.signing)} | ({"signing_secret": made} if made is not None else {}))
         return
     if made is not None:
         say(f"rule {name} signs with {len(after.signing)} secrets; the new one, which is not shown again:")

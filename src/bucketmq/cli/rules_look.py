@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -12,10 +11,10 @@ import msgspec
 import typer
 
 from bucketmq.cli.credentials import masked_secrets
-from bucketmq.cli.exits import Code
+from bucketmq.cli.exits import Code, nothing
 from bucketmq.cli.look import read_to_end
 from bucketmq.cli.options import Json, Url, open_bucket
-from bucketmq.cli.output import age, emit, emit_text, plural, say, table
+from bucketmq.cli.output import age, emit, emit_all, emit_text, flush, plural, say, table
 from bucketmq.client import Bucket
 from bucketmq.deliveries import DeadLetter
 from bucketmq.errors import Invalid, NotFound
@@ -93,9 +92,8 @@ class Books:
         """The dead letters of all rules, oldest first."""
         return self._bucket.existing_queue(EVENTS).dead_letters.peek(self._dead) if self._dead else []
 
-
-def letters_of(bucket: Bucket, rule: Rule) -> list[DeadLetter]:
-    return [letter for letter in Books(bucket).letters() if letter.subscription == rule.subscription]
+    def letters_of(self, rule: Rule) -> list[DeadLetter]:
+        return [letter for letter in self.letters() if letter.subscription == rule.subscription]
 
 
 def ls(url: Url = None, as_json: Json = False) -> None:
@@ -108,11 +106,9 @@ def ls(url: Url = None, as_json: Json = False) -> None:
         books = Books(bucket)
         dead = Counter(letter.subscription for letter in books.letters())
     if not rules:
-        say("there are no rules yet; make one: bucketmq rules add NAME --filter FILTER --to queue:NAME")
-        raise typer.Exit(Code.EMPTY)
+        nothing("there are no rules yet; make one: bucketmq rules add NAME --filter FILTER --to queue:NAME")
     if as_json:
-        for rule in rules:
-            emit(_summary(rule, books, dead[rule.subscription]))
+        emit_all(_summary(rule, books, dead[rule.subscription]) for rule in rules)
         return
     table(
         ("name", "filter", "destination", "state", "#ready", "#in flight", "#delayed", "#dead"),
@@ -154,22 +150,14 @@ def show(name: RuleName, url: Url = None, as_json: Json = False) -> None:
         rule = existing_rule(bucket, name)
         secrets = masked_secrets(bucket.rules.secrets(name))
         books = Books(bucket)
-        letters = [letter for letter in books.letters() if letter.subscription == rule.subscription]
+        letters = books.letters_of(rule)
         attempts = recent_attempts(bucket, name)
     explained = filters.explain(filters.parse(rule.filter), body_bytes_max=rule.policy.body_bytes_max)
     summary = _summary(rule, books, len(letters))
     if as_json:
-        letter_rows = [event_letter_row(letter) for letter in letters[:LETTERS_SHOWN]]
-        emit(
-            {
-                **summary,
-                "rule": plain(rule),
-                "secrets": secrets,
-                "explanation": explained,
-                "dead_letters": letter_rows,
-                "attempts": attempts,
-            }
-        )
+        dead = [event_letter_row(letter) for letter in letters[:LETTERS_SHOWN]]
+        more = {"explanation": explained, "dead_letters": dead, "attempts": attempts}
+        emit({**summary, "rule": plain(rule), "secrets": secrets, **more})
         return
     _show_rule(rule, secrets, summary, explained)
     if letters:
@@ -353,7 +341,7 @@ def dry_run(
     else:
         for key in found.keys:
             emit_text(key)
-        sys.stdout.flush()
+        flush()
         more = "; there may be more: raise --limit" if found.more else ""
         say(f"{plural(found.looked_at, 'object')} looked at, {found.matched:,} matched{more}")
     if not found.matched:

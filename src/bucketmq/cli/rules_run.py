@@ -11,11 +11,11 @@ import typer
 
 from bucketmq.api.times import start_of
 from bucketmq.cli.dead import show_failures, show_redriven
-from bucketmq.cli.exits import Code, agree
+from bucketmq.cli.exits import Code, agree, nothing
 from bucketmq.cli.options import Json, Url, Yes, open_bucket
-from bucketmq.cli.output import emit, emit_text, plural, say
+from bucketmq.cli.output import answer, emit, emit_all, emit_text, plural, say
 from bucketmq.cli.progress import Progress
-from bucketmq.cli.rules_look import RuleName, event_letter_row, existing_rule, letters_of, show_letters
+from bucketmq.cli.rules_look import Books, RuleName, event_letter_row, existing_rule, show_letters
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.client import Bucket
 from bucketmq.deliveries import DeadLetter
@@ -117,11 +117,9 @@ def replay(
             since=moment(since),
             until=moment(until),
         )
-    if as_json:
-        emit({"rule": name, "dry_run": dry_run, **msgspec.to_builtins(found)})
-    else:
-        verb = "would be given" if dry_run else "was given"
-        say(f"{name} {verb} {plural(found.events, 'event')} again, of {found.looked_at:,} looked at")
+    verb = "would be given" if dry_run else "was given"
+    text = f"{name} {verb} {plural(found.events, 'event')} again, of {found.looked_at:,} looked at"
+    answer({"rule": name, "dry_run": dry_run, **msgspec.to_builtins(found)}, text, as_json=as_json)
     if not found.events:
         raise typer.Exit(Code.EMPTY)
 
@@ -136,19 +134,17 @@ def dead(
 ) -> None:
     """List a rule's dead letters, oldest first, with what went wrong."""
     with open_bucket(url, probe=False) as bucket:
-        found = letters_of(bucket, existing_rule(bucket, name))
+        found = Books(bucket).letters_of(existing_rule(bucket, name))
+    if not found:
+        nothing(f"{name} has no dead letters")
     if as_json:
-        for letter in found[:limit]:
-            emit(event_letter_row(letter))
+        emit_all(map(event_letter_row, found[:limit]))
     elif full:
         for letter in found[:limit]:
             _show_full(letter)
-    elif found:
+    else:
         show_letters(found[:limit])
         say(f"{plural(len(found), 'dead letter')}; send them again: bucketmq rules redrive {name}")
-    if not found:
-        say(f"{name} has no dead letters")
-        raise typer.Exit(Code.EMPTY)
 
 
 def _show_full(letter: DeadLetter) -> None:
@@ -172,7 +168,7 @@ def redrive(
     """Send a rule's dead letters again, after asking. Those of other rules stay where they are."""
     with open_bucket(url) as bucket:
         rule = existing_rule(bucket, name)
-        chosen = [each for each in letters_of(bucket, rule) if ids is None or each.id in ids]
+        chosen = [each for each in Books(bucket).letters_of(rule) if ids is None or each.id in ids]
         count = len(chosen) if limit is None else min(len(chosen), limit)
         redriven = 0
         if count and not dry_run:

@@ -12,7 +12,7 @@ import typer
 
 from bucketmq.cli.exits import agree
 from bucketmq.cli.options import Json, QueueName, Url, Yes, the_url
-from bucketmq.cli.output import emit, plural, say
+from bucketmq.cli.output import answer, emit, plural, say
 from bucketmq.errors import Invalid
 
 
@@ -39,17 +39,8 @@ def forget(
     what = "what was published by" if txn else "the reader"
     agree(f"Forget {what} {name} of {queue}?", yes=yes)
     known = readers.forget(*place, txn=txn)
-    if as_json:
-        emit(
-            {
-                "queue": queue,
-                "name": name,
-                "kind": "transaction" if txn else "reader",
-                "was": msgspec.to_builtins(known),
-            }
-        )
-    else:
-        say(f"forgot {what} {name}")
+    row = {"queue": queue, "name": name, "kind": "transaction" if txn else "reader", "was": msgspec.to_builtins(known)}
+    answer(row, f"forgot {what} {name}", as_json=as_json)
 
 
 def orphans(queue: QueueName, url: Url = None, as_json: Json = False) -> None:
@@ -60,10 +51,7 @@ def orphans(queue: QueueName, url: Url = None, as_json: Json = False) -> None:
     from bucketmq.spark.upkeep import orphans as spark_orphans
 
     removed = spark_orphans.remove(the_url(url), queue)
-    if as_json:
-        emit({"queue": queue, "removed": removed})
-    else:
-        say(f"removed {plural(removed, 'orphan')}")
+    answer({"queue": queue, "removed": removed}, f"removed {plural(removed, 'orphan')}", as_json=as_json)
 
 
 def restore_checkpoint(

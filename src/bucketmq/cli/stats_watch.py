@@ -10,15 +10,13 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from time import monotonic, sleep
-from typing import Any
 
-import msgspec
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
 from bucketmq.cli.exits import tell
-from bucketmq.cli.output import emit, emit_text, flush, printable, screen
+from bucketmq.cli.output import emit_all, emit_text, flush, printable, screen
 from bucketmq.cli.stats_show import Rate, bill, stats_row, stats_tables
 from bucketmq.client import Bucket
 from bucketmq.engines.meter import Requests
@@ -111,7 +109,4 @@ def _notes(found: list[QueueStats]) -> list[str]:
 
 
 def _emit(found: list[QueueStats], rates: dict[str, Rate], requests: Requests, provider: str) -> None:
-    for each in found:
-        rate = rates.get(each.queue)
-        row: dict[str, Any] = stats_row(each, requests, provider)
-        emit({**row, "per_second": None if rate is None else msgspec.to_builtins(rate)})
+    emit_all({**stats_row(each, requests, provider), "per_second": rates.get(each.queue)} for each in found)

@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from bucketmq.cli.exits import Code, agree
+from bucketmq.cli.exits import agree, nothing
 from bucketmq.cli.options import Json, QueueName, Url, Yes, existing_queue, open_bucket
-from bucketmq.cli.output import age, emit, plural, say, table
+from bucketmq.cli.output import age, answer, emit_all, plural, say, table
 
 
 def ls(queue: QueueName, url: Url = None, as_json: Json = False) -> None:
@@ -19,30 +19,28 @@ def ls(queue: QueueName, url: Url = None, as_json: Json = False) -> None:
     """
     with open_bucket(url, probe=False) as bucket:
         found = existing_queue(bucket, queue).subscriptions()
-    if as_json:
-        for each in found:
-            emit({"queue": queue, **msgspec.to_builtins(each)})
-    elif found:
-        table(
-            ("subscription", "#ready", "#in flight", "#delayed", "oldest ready", "last read"),
-            [
-                (
-                    each.name,
-                    f"{each.ready:,}",
-                    f"{each.in_flight:,}",
-                    f"{each.delayed:,}",
-                    age(each.oldest_ready_seconds),
-                    "never" if each.idle_seconds is None else f"{age(each.idle_seconds)} ago",
-                )
-                for each in found
-            ],
-        )
-        for each in found:
-            if each.advice:
-                say(f"{each.name}: {each.advice}")
     if not found:
-        say(f"{queue} has no subscriptions yet; make one: bucketmq receive {queue} -s NAME --start earliest")
-        raise typer.Exit(Code.EMPTY)
+        nothing(f"{queue} has no subscriptions yet; make one: bucketmq receive {queue} -s NAME --start earliest")
+    if as_json:
+        emit_all({"queue": queue, **msgspec.to_builtins(each)} for each in found)
+        return
+    table(
+        ("subscription", "#ready", "#in flight", "#delayed", "oldest ready", "last read"),
+        [
+            (
+                each.name,
+                f"{each.ready:,}",
+                f"{each.in_flight:,}",
+                f"{each.delayed:,}",
+                age(each.oldest_ready_seconds),
+                "never" if each.idle_seconds is None else f"{age(each.idle_seconds)} ago",
+            )
+            for each in found
+        ],
+    )
+    for each in found:
+        if each.advice:
+            say(f"{each.name}: {each.advice}")
 
 
 def rm(
@@ -64,7 +62,5 @@ def rm(
         unsettled = f" with {plural(count, 'message')} it has not settled" if count else ""
         agree(f"Remove subscription {name} of {queue}{unsettled}?", yes=yes)
         found.remove_subscription(name, force=force)
-    if as_json:
-        emit({"queue": queue, "subscription": name, "unsettled": count})
-    else:
-        say(f"removed subscription {name} of {queue}{unsettled}")
+    row = {"queue": queue, "subscription": name, "unsettled": count}
+    answer(row, f"removed subscription {name} of {queue}{unsettled}", as_json=as_json)

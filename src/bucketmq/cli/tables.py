@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from bucketmq.cli.exits import Code, agree
+from bucketmq.cli.exits import agree, nothing
 from bucketmq.cli.options import Json, Url, Yes, open_bucket
-from bucketmq.cli.output import emit, emit_text, plural, say, table
+from bucketmq.cli.output import answer, emit_all, emit_text, plural, table
 from bucketmq.client import Bucket
 from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.procedures.tables.files import read_schema
@@ -20,20 +20,18 @@ def ls(url: Url = None, as_json: Json = False) -> None:
     """List the tables: how many rows each has, in how many files, and its version, which grows with every commit."""
     with open_bucket(url, probe=False) as bucket:
         found = [_row(bucket, name) for name in bucket.tables()]
-    if as_json:
-        for row in found:
-            emit(row)
-    elif found:
-        rows = [
-            (row["name"], *(f"{row[name]:,}" for name in ("rows", "size_bytes", "files", "version")))
-            if not row["problem"]
-            else (row["name"], "", "", "", f"cannot be read: {row['problem']}")
-            for row in found
-        ]
-        table(("table", "#rows", "#bytes", "#files", "#version"), rows)
     if not found:
-        say("there are no tables; bucket.table(NAME, key=...) makes one with its first commit")
-        raise typer.Exit(Code.EMPTY)
+        nothing("there are no tables; bucket.table(NAME, key=...) makes one with its first commit")
+    if as_json:
+        emit_all(found)
+        return
+    rows = [
+        (row["name"], *(f"{row[name]:,}" for name in ("rows", "size_bytes", "files", "version")))
+        if not row["problem"]
+        else (row["name"], "", "", "", f"cannot be read: {row['problem']}")
+        for row in found
+    ]
+    table(("table", "#rows", "#bytes", "#files", "#version"), rows)
 
 
 def _row(bucket: Bucket, name: str) -> dict[str, Any]:
@@ -64,8 +62,7 @@ def show(
         groups, keys = (values, None) if shape.group is not None else (None, values)
         rows = opened.read(at=here, groups=groups, keys=keys).slice(0, limit).to_pylist() if limit else []
     if as_json:
-        for row in rows:
-            emit(row)
+        emit_all(rows)
         return
     emit_text(f"{name}: {plural(here.rows, 'row')} in {plural(len(here.files), 'file')}, version {here.version}")
     emit_text(f"  key {shape.key}, group {shape.group or '-'}, newer by {shape.newer_by or '-'}")
@@ -101,7 +98,4 @@ def rm(name: TableName, *, yes: Yes = False, url: Url = None, as_json: Json = Fa
         rows = bucket.table(name).snapshot().rows
         agree(f"Remove table {name} with {plural(rows, 'row')}?", yes=yes)
         bucket.table(name).drop()
-    if as_json:
-        emit({"table": name, "rows": rows})
-    else:
-        say(f"removed table {name} with {plural(rows, 'row')}")
+    answer({"table": name, "rows": rows}, f"removed table {name} with {plural(rows, 'row')}", as_json=as_json)

@@ -43,6 +43,11 @@ def buries(delivery):
 def fails(delivery):
     raise RuntimeError("always")
 
+class Fails:
+    async def __call__(self, delivery):
+        raise RuntimeError("always")
+
+object_fails = Fails()
 seen = set()
 
 def fails_once(delivery):
@@ -94,6 +99,12 @@ def test_outcomes_and_exceptions_count(shell: Shell, bucket: Bucket, tasks: Path
     ran = shell("bucketmq worker tasks:buries --queue other --stop-when-empty --json")
     assert (ran.code, ran.row["handled"], ran.row["failed"]) == (1, 0, 1)
     assert [letter.reason for letter in bucket.queue("other").dead_letters.peek()] == ["not wanted"]
+
+
+def test_an_exception_of_an_object_with_an_async_call_counts(shell: Shell, bucket: Bucket, tasks: Path) -> None:
+    bucket.queue("jobs", backoff={"first_seconds": 3600}).send(1)
+    ran = shell("bucketmq worker tasks:object_fails --queue jobs --stop-when-empty --json")
+    assert (ran.code, ran.row["handled"], ran.row["failed"]) == (1, 0, 1), ran
 
 
 def test_a_message_that_failed_and_was_handled_after_all_is_no_failure(

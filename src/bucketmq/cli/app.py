@@ -40,13 +40,11 @@ from bucketmq.cli import (
     watch,
     worker,
 )
-from bucketmq.cli.exits import MEANINGS, Code, code_of, tell
+from bucketmq.cli.exits import MEANINGS, Code, UsageError, code_of, tell
 from bucketmq.cli.group import Group, WithApps
 from bucketmq.cli.options import PROBE_VARIABLE, URL_VARIABLE, Json, State
 from bucketmq.cli.output import emit, emit_text
 from bucketmq.errors import BucketMQError
-
-UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer does not export it, and has a click of its own
 
 EPILOG = "\n\n".join(
     (
@@ -112,8 +110,8 @@ def _group(name: str, panel: str, text: str) -> Group:
 
 ROOT = Group("", "", app)
 
-ROOT.add(
-    "Messages",
+verb = ROOT.panel("Messages")
+verb(
     send.send,
     "bucketmq send jobs '{\"n\": 1}'",
     "bucketmq send jobs 'plain text' --text --key user-7 --header trace=abc",
@@ -121,258 +119,228 @@ ROOT.add(
     "bucketmq send jobs '{\"order\": 7}' --dedup-key order-7",
     "seq 1000 | bucketmq send jobs --lines",
 )
-ROOT.add(
-    "Messages",
+verb(
     receive.receive,
     "bucketmq receive jobs",
     "bucketmq receive jobs -n 10 --wait 5 --ack",
     "bucketmq receive jobs -n 10 --json | bucketmq ack -",
     "bucketmq receive jobs --subscription audit --start earliest --json",
 )
-ROOT.add(
-    "Messages",
+verb(
     receive.ack,
     "bucketmq receive jobs --json | bucketmq ack -",
     "bucketmq ack $(bucketmq receive jobs | awk '$1 == \"receipt\" {print $2}')",
 )
-ROOT.add(
-    "Messages",
+verb(
     receive.retry,
     "bucketmq receive jobs --json | bucketmq retry - --delay 60 --reason 'no network'",
     "bucketmq receive jobs --json | bucketmq retry - --bury --reason 'no such user'",
     "bucketmq receive jobs --json | bucketmq retry - --release",
 )
-ROOT.add("Messages", look.peek, "bucketmq peek jobs", "bucketmq peek jobs -n 100 --json")
-ROOT.add(
-    "Messages",
+verb(look.peek, "bucketmq peek jobs", "bucketmq peek jobs -n 100 --json")
+verb(
     look.tail,
     "bucketmq tail jobs",
     "bucketmq tail jobs --from earliest --json",
     "timeout 2 bucketmq tail jobs --follow",
 )
-ROOT.add(
-    "Queues",
-    queues.init,
-    "bucketmq init jobs",
-    "bucketmq init orders --ordered --shards 4 --lease 30 --attempts 10",
-)
-ROOT.add(
-    "Queues",
+
+verb = ROOT.panel("Queues")
+verb(queues.init, "bucketmq init jobs", "bucketmq init orders --ordered --shards 4 --lease 30 --attempts 10")
+verb(
     queues.stats,
     "bucketmq stats",
     "bucketmq stats jobs --provider r2",
     "bucketmq stats jobs --json",
     "timeout 2 bucketmq stats --watch --every 0.5",
 )
-ROOT.add("Queues", queues.shards, "bucketmq shards jobs 4")
-ROOT.add("Queues", queues.purge, "bucketmq purge jobs --dry-run", "bucketmq purge jobs --yes")
-ROOT.add("Queues", dead.dead, "bucketmq dead jobs", "bucketmq dead jobs --full", "bucketmq dead jobs --json")
-ROOT.add(
-    "Queues",
+verb(queues.shards, "bucketmq shards jobs 4")
+verb(queues.purge, "bucketmq purge jobs --dry-run", "bucketmq purge jobs --yes")
+verb(dead.dead, "bucketmq dead jobs", "bucketmq dead jobs --full", "bucketmq dead jobs --json")
+verb(
     dead.redrive,
     "bucketmq redrive jobs --dry-run",
     "bucketmq redrive jobs --where 'no such user' --limit 100 --yes",
     "bucketmq redrive jobs --yes",
 )
-QUEUE = _group("queue", "Queues", "Pause a queue, or one of its subscriptions, and resume it.")
 
-QUEUE.add(
-    "Verbs",
+verb = _group("queue", "Queues", "Pause a queue, or one of its subscriptions, and resume it.").panel("Verbs")
+verb(
     pausing.pause,
     "bucketmq queue pause jobs --why 'the database is being moved'",
     "bucketmq queue pause jobs --subscription main --json",
 )
-QUEUE.add("Verbs", pausing.resume, "bucketmq queue resume jobs")
-SUBSCRIPTIONS = _group("subscriptions", "Queues", "Independent readers of a queue: list and remove.")
+verb(pausing.resume, "bucketmq queue resume jobs")
 
-SUBSCRIPTIONS.add(
-    "Verbs",
-    subscriptions.ls,
-    "bucketmq subscriptions ls jobs",
-    "bucketmq subscriptions ls jobs --json",
-)
-SUBSCRIPTIONS.add("Verbs", subscriptions.rm, "bucketmq subscriptions rm jobs audit --yes")
+verb = _group("subscriptions", "Queues", "Independent readers of a queue: list and remove.").panel("Verbs")
+verb(subscriptions.ls, "bucketmq subscriptions ls jobs", "bucketmq subscriptions ls jobs --json")
+verb(subscriptions.rm, "bucketmq subscriptions rm jobs audit --yes")
+
 RULES = _group("rules", "Events", "Which changes of the bucket's objects go where: webhooks and queues.")
-NOTIFICATIONS = _group("notifications", "Events", "One webhook for the bucket, in Tigris' way.")
-
-RULES.add(
-    "Make and change",
+verb = RULES.panel("Make and change")
+verb(
     rules.add,
     "bucketmq rules add inbox --filter 'WHERE `key` REGEXP \"^pending/\"' --to queue:inbox",
     "bucketmq rules add hook --filter 'size < 1000000' --to https://example.com/hook --sign --on 400=bury",
     "bucketmq rules add old --to queue:old --start beginning --existing pending/",
     "bucketmq rules add sink --to https://example.com/sink --bearer env:SINK_TOKEN --format cloudevents --batch 100",
 )
-RULES.add("Make and change", rules.rm, "bucketmq rules rm pending")
-RULES.add("Make and change", rules.pause, "bucketmq rules pause pending --why 'they are moving house'")
-RULES.add("Make and change", rules.resume, "bucketmq rules resume pending")
-RULES.add(
-    "Make and change",
-    rules.rotate,
-    "bucketmq rules rotate signed",
-    "bucketmq rules rotate signed --drop-old",
-)
-RULES.add("Look", rules_look.ls, "bucketmq rules ls", "bucketmq rules ls --json")
-RULES.add("Look", rules_look.show, "bucketmq rules show pending", "bucketmq rules show signed --json")
-RULES.add(
-    "Look",
+verb(rules.rm, "bucketmq rules rm pending")
+verb(rules.pause, "bucketmq rules pause pending --why 'they are moving house'")
+verb(rules.resume, "bucketmq rules resume pending")
+verb(rules.rotate, "bucketmq rules rotate signed", "bucketmq rules rotate signed --drop-old")
+
+verb = RULES.panel("Look")
+verb(rules_look.ls, "bucketmq rules ls", "bucketmq rules ls --json")
+verb(rules_look.show, "bucketmq rules show pending", "bucketmq rules show signed --json")
+verb(
     rules_look.test,
     "bucketmq rules test pending --key pending/7.json",
     'bucketmq rules test --filter \'key LIKE "%.json" AND kind != "deleted"\' --key pending/7.json --kind changed',
 )
-RULES.add(
-    "Look",
+verb(
     rules_look.explain,
     "bucketmq rules explain pending",
     "bucketmq rules explain --filter 'WHERE `key` REGEXP \"^pending/[0-9]+\" AND size > 100'",
 )
-RULES.add(
-    "Look",
+verb(
     rules_look.dry_run,
     "bucketmq rules dry-run pending",
     "bucketmq rules dry-run --filter 'size < 1000000' --prefix pending/ --limit 10",
 )
-RULES.add("Deliver", rules_run.run, "bucketmq rules run --once", "bucketmq rules run pending --once")
-RULES.add(
-    "Deliver",
+
+verb = RULES.panel("Deliver")
+verb(rules_run.run, "bucketmq rules run --once", "bucketmq rules run pending --once")
+verb(
     rules_run.replay,
     "bucketmq rules replay pending --prefix pending/ --dry-run",
     "bucketmq rules replay pending --since 2h --rate 100",
 )
-RULES.add("Deliver", rules_run.dead, "bucketmq rules dead pending", "bucketmq rules dead pending --full")
-RULES.add(
-    "Deliver",
-    rules_run.redrive,
-    "bucketmq rules redrive pending --dry-run",
-    "bucketmq rules redrive pending --yes",
-)
-NOTIFICATIONS.add(
-    "Verbs",
+verb(rules_run.dead, "bucketmq rules dead pending", "bucketmq rules dead pending --full")
+verb(rules_run.redrive, "bucketmq rules redrive pending --dry-run", "bucketmq rules redrive pending --yes")
+
+verb = _group("notifications", "Events", "One webhook for the bucket, in Tigris' way.").panel("Verbs")
+verb(
     notifications.set_,
     "bucketmq notifications set --url https://example.com/hook --token env:TOKEN "
     "--filter 'WHERE `key` REGEXP \"^pending/\"'",
     "bucketmq notifications set --disable",
 )
-NOTIFICATIONS.add("Verbs", notifications.show, "bucketmq notifications show")
-NOTIFICATIONS.add("Verbs", notifications.reset, "bucketmq notifications reset")
-ROOT.add("Events", watch.watch, "bucketmq watch agents:bucket --once", "bucketmq watch agents route --once --json")
-ROOT.add(
-    "Events",
+verb(notifications.show, "bucketmq notifications show")
+verb(notifications.reset, "bucketmq notifications reset")
+
+verb = ROOT.panel("Events")
+verb(watch.watch, "bucketmq watch agents:bucket --once", "bucketmq watch agents route --once --json")
+verb(
     listen.listen,
     "timeout 2 bucketmq listen --forward-to http://localhost:8000/hook",
     "timeout 2 bucketmq listen --forward-to http://localhost:8000/hook --filter 'key LIKE \"pending/%\"' --format s3",
 )
-ROOT.add(
-    "Events",
+verb(
     serve.serve,
     "timeout 2 bucketmq serve --no-auth --port 0",
     "timeout 2 bucketmq serve --token example-token-0001 --host 127.0.0.1 --port 0 --sweep-every 600",
 )
-ROOT.add("Events", objects.trigger, "bucketmq trigger pending/7.json", "bucketmq trigger old.txt --kind deleted --json")
-ROOT.add(
-    "Events",
+verb(objects.trigger, "bucketmq trigger pending/7.json", "bucketmq trigger old.txt --kind deleted --json")
+verb(
     sweep.sweep,
     "bucketmq sweep",
     "bucketmq sweep --prefix pending/ --first baseline --json",
     "timeout 2 bucketmq sweep --every 1",
 )
-ROOT.add("Events", audit.audit, "bucketmq audit --rule pending", "bucketmq audit --rule pending --repair --json")
-ROOT.add(
-    "Objects",
+verb(audit.audit, "bucketmq audit --rule pending", "bucketmq audit --rule pending --repair --json")
+
+verb = ROOT.panel("Objects")
+verb(
     objects.put,
     "echo '{\"amount\": 7}' | bucketmq put pending/8.json",
     "bucketmq put notes/tasks.py tasks.py --content-type text/x-python --meta owner=ada --new",
 )
-ROOT.add("Objects", objects.get, "bucketmq get pending/7.json", "bucketmq get pending/7.json --json")
-ROOT.add("Objects", objects.mv, "bucketmq mv pending/7.json approved/7.json")
-ROOT.add("Objects", objects.rm, "bucketmq rm pending/7.json")
-TABLES = _group("tables", "Objects", "Rows that change, in Parquet files: list, show and remove tables.")
+verb(objects.get, "bucketmq get pending/7.json", "bucketmq get pending/7.json --json")
+verb(objects.mv, "bucketmq mv pending/7.json approved/7.json")
+verb(objects.rm, "bucketmq rm pending/7.json")
 
-TABLES.add("Verbs", tables.ls, "bucketmq tables ls", "bucketmq tables ls --json")
-TABLES.add("Verbs", tables.show, "bucketmq tables show users", "bucketmq tables show users --group ada --json")
-TABLES.add("Verbs", tables.rm, "bucketmq tables rm users --yes")
-ROOT.add(
-    "Work",
+verb = _group("tables", "Objects", "Rows that change, in Parquet files: list, show and remove tables.").panel("Verbs")
+verb(tables.ls, "bucketmq tables ls", "bucketmq tables ls --json")
+verb(tables.show, "bucketmq tables show users", "bucketmq tables show users --group ada --json")
+verb(tables.rm, "bucketmq tables rm users --yes")
+
+verb = ROOT.panel("Work")
+verb(
     worker.worker,
     "bucketmq worker tasks:handle --queue jobs --stop-when-empty",
     "bucketmq worker tasks:decorated --concurrency 8 --stop-when-empty",
 )
-PIPELINE = _group("pipeline", "Work", "Stages joined between queues, objects and tables, run on Spark.")
 
-PIPELINE.add("Verbs", pipeline.ls, "bucketmq pipeline ls", "bucketmq pipeline ls --json")
-PIPELINE.add(
-    "Verbs",
+verb = _group("pipeline", "Work", "Stages joined between queues, objects and tables, run on Spark.").panel("Verbs")
+verb(pipeline.ls, "bucketmq pipeline ls", "bucketmq pipeline ls --json")
+verb(
     pipeline.show,
     "bucketmq pipeline show posts:classify",
     "bucketmq pipeline show archive --queue jobs --json",
     context_settings=pipeline.PASS_ON,
 )
-PIPELINE.add(
-    "Verbs",
+verb(
     pipeline.run,
     "bucketmq pipeline run posts:classify --once",
     "bucketmq pipeline run posts:classify --once --json --conf spark.driver.memory=1g -o maxRowsPerTrigger=10",
     "bucketmq pipeline run archive --queue jobs",
     context_settings=pipeline.PASS_ON,
 )
-PIPELINE.add("Verbs", pipeline.package, "bucketmq pipeline package bucketmq.zip")
-PIPELINE.add("Verbs", pipeline.tidy, "bucketmq pipeline tidy --dry-run", "bucketmq pipeline tidy classify --json")
-SPARK = _group("spark", "Work", "What queues know of Spark queries: readers, transactions, leftovers.")
+verb(pipeline.package, "bucketmq pipeline package bucketmq.zip")
+verb(pipeline.tidy, "bucketmq pipeline tidy --dry-run", "bucketmq pipeline tidy classify --json")
 
-SPARK.add(
-    "Verbs",
+verb = _group("spark", "Work", "What queues know of Spark queries: readers, transactions, leftovers.").panel("Verbs")
+verb(
     spark.restore_checkpoint,
     "bucketmq spark restore-checkpoint checkpoints/nightly --queue jobs --reader nightly",
     "bucketmq spark restore-checkpoint checkpoints/copying --queue copies --txn copying --json",
 )
-SPARK.add(
-    "Verbs",
-    spark.forget,
-    "bucketmq spark forget jobs nightly --yes",
-    "bucketmq spark forget copies copying --txn --yes",
-)
-SPARK.add("Verbs", spark.orphans, "bucketmq spark orphans jobs")
-APPS = _group("apps", "Work", "Applications: pipelines, agents and pages that belong together, ready to run.")
+verb(spark.forget, "bucketmq spark forget jobs nightly --yes", "bucketmq spark forget copies copying --txn --yes")
+verb(spark.orphans, "bucketmq spark orphans jobs")
 
-APPS.add("Look", apps.ls, "bucketmq apps ls", "bucketmq apps ls --json")
-APPS.add(
-    "Run",
+APPS = _group("apps", "Work", "Applications: pipelines, agents and pages that belong together, ready to run.")
+verb = APPS.panel("Look")
+verb(apps.ls, "bucketmq apps ls", "bucketmq apps ls --json")
+
+verb = APPS.panel("Run")
+verb(
     apps_run.run,
     "timeout 4 bucketmq apps run moderation --only router",
     "bucketmq apps run moderation --only moderation --without-spark --once",
     context_settings=pipeline.PASS_ON,
 )
-APPS.add("Run", apps.demo, "bucketmq apps demo moderation --count 60 --json", context_settings=pipeline.PASS_ON)
-APPS.add(
-    "Run",
+verb(apps.demo, "bucketmq apps demo moderation --count 60 --json", context_settings=pipeline.PASS_ON)
+verb(
     apps.rerun,
     "bucketmq apps rerun moderation --stage judge --key post-17 --dry-run",
     "bucketmq apps rerun moderation --stage judge --since 2h --rate 100 --json",
 )
-APPS.add("Look", apps.show, "bucketmq apps show moderation", "bucketmq apps show moderation --json")
-ROOT.add(
-    "Work",
+
+verb = APPS.panel("Look")
+verb(apps.show, "bucketmq apps show moderation", "bucketmq apps show moderation --json")
+
+verb = ROOT.panel("Work")
+verb(
     doctor.doctor,
     "bucketmq doctor",
     "bucketmq doctor file:///tmp/inbox --json",
     "bucketmq doctor --deep",
     "bucketmq doctor --deep jobs --mend --yes",
 )
-ROOT.add(
-    "Work",
+verb(
     dashboard.dashboard,
     "timeout 2 bucketmq dashboard --port 0",
     "timeout 2 bucketmq dashboard --port 0 --json --token rosa=example-token-of-rosa:operate",
 )
-ROOT.add(
-    "Work",
+verb(
     dashboard.token,
     "bucketmq token rosa --role operate --role review",
     "bucketmq token nightly --role operate --queue orders --queue 'mail-*' --json",
 )
-ROOT.add("Work", demo.demo, "bucketmq demo", "bucketmq demo --keep")
-ROOT.add("Work", sim.sim, "bucketmq sim --seeds 100", "bucketmq sim --bus --seed 7 --trace")
-ROOT.add("Work", version, "bucketmq version")
+verb(demo.demo, "bucketmq demo", "bucketmq demo --keep")
+verb(sim.sim, "bucketmq sim --seeds 100", "bucketmq sim --bus --seed 7 --trace")
+verb(version, "bucketmq version")
 
 
 def run(args: list[str]) -> int:

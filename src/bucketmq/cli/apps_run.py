@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from bucketmq import aio
@@ -27,7 +26,7 @@ from bucketmq.cli.apps import Name, SettingsFile
 from bucketmq.cli.exits import Code
 from bucketmq.cli.figures import reported
 from bucketmq.cli.options import BucketUrl, Json, open_bucket
-from bucketmq.cli.output import emit, emit_text, flush, say
+from bucketmq.cli.output import answer, emit, emit_text, flush
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.client import Bucket
 from bucketmq.crew import END_SECONDS
@@ -77,8 +76,8 @@ def run(
     if len(wanted) == 1 and only:
         if parent is not None:
             _end_with(parent)
-        part = Asked(wanted[0], found, host, master, without_spark, once, as_json)
-        _run_part(app, part)
+        how: dict[str, Any] = {"host": host, "master": master, "without_spark": without_spark, "once": once}
+        _run_part(app, wanted[0], found, **how, as_json=as_json)
         return
     if once:
         raise Invalid("--once goes with --only and one pipeline")
@@ -115,11 +114,10 @@ def _run_all(
         flush()
 
     def tell(part: str, text: str) -> None:
-        if as_json:
-            emit({"seconds": round(time.monotonic() - began, 1), "part": part, "said": text})
-            flush()
-        else:
-            say(f"{time.monotonic() - began:6.1f} s  {part:<10} {text}")
+        seconds = time.monotonic() - began
+        row = {"seconds": round(seconds, 1), "part": part, "said": text}
+        answer(row, f"{seconds:6.1f} s  {part:<10} {text}", as_json=as_json)
+        flush()
 
     shown, hidden = kept_secret(app.settings, options)
     commands = {
@@ -195,27 +193,21 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, name="bucketmq-parent", daemon=True).start()
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """One part, and how it is to run."""
-
-    part: str
-    settings: AppSettings
-    host: str
-    master: str | None
-    without_spark: bool
-    once: bool
-    as_json: bool
-
-
-def _run_part(app: App, asked: Asked) -> None:
-    part, settings, once = asked.part, asked.settings, asked.once
-
-    def ready(address: str) -> None:
-        if asked.as_json:
-            emit({"part": part, "url": address})
-            flush()
-        else:
-            say(f"{part} is ready{f' at {address}' if address else ''}; stop it with Ctrl-C")
+def _run_part(
+    app: App,
+    part: str,
+    settings: AppSettings,
+    *,
+    host: str,
+    master: str | None,
+    without_spark: bool,
+    once: bool,
+    as_json: bool,
+) -> None:
+    def ready(address: str = "") -> None:
+        text = f"{part} is ready{f' at {address}' if address else ''}; stop it with Ctrl-C"
+        answer({"part": part, "url": address}, text, as_json=as_json)
+        flush()
 
     agent = app.agent(part)
     if agent is not None:
@@ -225,7 +217,7 @@ def _run_part(app: App, asked: Asked) -> None:
 
         async def work(bucket: aio.Bucket) -> None:
             await bucket.run(provide(bucket.api, app))
-            await run_of(Here(bucket, settings, host=asked.host, ready=ready))
+            await run_of(Here(bucket, settings, host=host, ready=ready))
 
         run_agent(settings.url, work)
         return
@@ -234,13 +226,15 @@ def _run_part(app: App, asked: Asked) -> None:
     log_to_stderr()
     with open_bucket(settings.url) as bucket:
         bucket.run(provide(bucket.api, app))
-        if asked.without_spark:
+        if without_spark:
             _run_without_spark(bucket, pipelines, ready, once=once)
             return
-    _run_on_spark(pipelines, settings.url, asked.master, ready, once=once)
+    from bucketmq.cli.pipeline import run_together
+
+    run_together(pipelines, settings.url, master=master, started=ready, once=once)
 
 
-def _run_without_spark(bucket: Bucket, pipelines: list[Pipeline], ready: Callable[[str], None], *, once: bool) -> None:
+def _run_without_spark(bucket: Bucket, pipelines: list[Pipeline], ready: Callable[[], None], *, once: bool) -> None:
     if len(pipelines) > 1:
         raise Invalid("without Spark each pipeline is a part of its own: name one with --only")
     (pipeline,) = pipelines
@@ -249,25 +243,17 @@ def _run_without_spark(bucket: Bucket, pipelines: list[Pipeline], ready: Callabl
         _run_one(bucket, pipeline, ready, once=once)
 
 
-def _run_one(bucket: Bucket, pipeline: Pipeline, ready: Callable[[str], None], *, once: bool) -> None:
+def _run_one(bucket: Bucket, pipeline: Pipeline, ready: Callable[[], None], *, once: bool) -> None:
     match pipeline.source:
         case FromEvents() as source:
             watch = bucket.watch(source.filter, name=pipeline.name, start="beginning", batch=CHANGES_AT_ONCE)
             watch(pipeline.watcher(bucket))
-            ready("")
+            ready()
             bucket.run_watchers(pipeline.name, stop_when_empty=once)
         case FromQueue() as source:
             reader = bucket.queue(source.queue).subscription(pipeline.name, start="earliest")
             handler = pipeline.watcher(bucket)
-            ready("")
+            ready()
             reader.run(handler, stop_when_empty=once)
         case _:
             raise Invalid(f"pipeline {pipeline.name!r} reads a table, which needs Spark; leave out --without-spark")
-
-
-def _run_on_spark(
-    pipelines: list[Pipeline], url: str, master: str | None, ready: Callable[[str], None], *, once: bool
-) -> None:
-    from bucketmq.cli.pipeline import run_together
-
-    run_together(pipelines, url, master=master, started=lambda: ready(""), once=once)

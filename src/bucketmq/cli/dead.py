@@ -42,15 +42,19 @@ def dead(
 
 
 def _show_table(letters: list[DeadLetter]) -> None:
-    rows = []
-    for letter in letters:
-        died = letter.message.died
-        since = datetime.now(UTC) - datetime.fromisoformat(died.at) if died else None
-        body = body_text(message_dict(letter), BODY_CHARACTERS)
-        attempts = died.attempts if died else ""
-        reason = letter.reason[:REASON_CHARACTERS]
-        rows.append((letter.id, age(since.total_seconds() if since else None), attempts, reason, body))
+    rows = [
+        (one.id, *when_and_after(one), one.reason[:REASON_CHARACTERS], body_text(message_dict(one), BODY_CHARACTERS))
+        for one in letters
+    ]
     table(("id", "died", "#attempts", "reason", "body"), rows)
+
+
+def when_and_after(letter: DeadLetter) -> tuple[str, object]:
+    """How long ago a letter died, and after how many attempts."""
+    died = letter.message.died
+    if died is None:
+        return "", ""
+    return age((datetime.now(UTC) - datetime.fromisoformat(died.at)).total_seconds()), died.attempts
 
 
 def _show_full(queue: str, letter: DeadLetter) -> None:

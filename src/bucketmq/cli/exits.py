@@ -14,6 +14,8 @@ from bucketmq.cli.output import ask, printable, say
 from bucketmq.crew import Scene
 from bucketmq.errors import BucketMQError, Contended, Invalid, LeaseLost, Unavailable
 
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer does not export it, and has a click of its own
+
 
 class Code(enum.IntEnum):
     """What a script can tell from `$?`."""

@@ -39,6 +39,10 @@ class Group:
         epilog = "[bold]Examples[/bold]\n\n" + "\n\n".join(f"  [cyan]{escape(line)}[/cyan]" for line in lines)
         self.typer.command(name, rich_help_panel=panel, epilog=epilog, context_settings=context_settings)(verb)
 
+    def panel(self, name: str) -> Callable[..., None]:
+        """What adds verbs below this heading of the help."""
+        return functools.partial(self.add, name)
+
     def add_running(self, *, run: Sequence[str], rerun: Sequence[str]) -> None:
         """Add `run` and `rerun` of `bucketmq apps`, for the application that this group is named after."""
         from bucketmq.cli import apps, apps_run

@@ -123,19 +123,12 @@ def show(url: Url = None, as_json: Json = False) -> None:
 
 
 def _show(rule: Rule, secrets: dict[str, Any], *, as_json: bool) -> None:
+    url = destination_text(rule.to)
     if as_json:
-        emit(
-            {
-                "url": destination_text(rule.to),
-                "filter": rule.filter,
-                "enabled": rule.paused is None,
-                "paused": rule.paused,
-                **secrets,
-            }
-        )
+        emit({"url": url, "filter": rule.filter, "enabled": rule.paused is None, "paused": rule.paused, **secrets})
         return
     rows = [
-        ("url", destination_text(rule.to)),
+        ("url", url),
         ("filter", rule.filter or "(everything)"),
         ("state", state_text(rule)),
         *((kind, ", ".join(value) if isinstance(value, list) else value) for kind, value in secrets.items()),

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from bucketmq.cli.exits import Code
-from bucketmq.cli.options import Json, Url, open_bucket
+from bucketmq.cli.options import Json, Url, open_bucket, pairs_of
 from bucketmq.cli.output import answer, emit, emit_bytes, emit_text, plural, say
 from bucketmq.cli.send import STDIN
 from bucketmq.errors import Invalid
@@ -40,7 +40,7 @@ def put(
 
     The event is not lost if this process dies in between: a note written first makes sure of it.
     """
-    metadata = _metadata(meta)
+    metadata = pairs_of(meta, "metadata is NAME=VALUE, not {}") or None
     with open_bucket(url) as bucket:
         stored = bucket.put(key, _content(file), content_type=content_type, metadata=metadata, only_new=new)
     _show_stored(stored, as_json=as_json)
@@ -55,16 +55,6 @@ def _content(file: str) -> bytes:
         return Path(file).read_bytes()
     except OSError as error:
         raise Invalid(f"cannot read {file}: {error.strerror}") from error
-
-
-def _metadata(given: list[str] | None) -> dict[str, str] | None:
-    metadata = {}
-    for each in given or ():
-        name, equals, value = each.partition("=")
-        if not name or not equals:
-            raise Invalid(f"metadata is NAME=VALUE, not {each!r}")
-        metadata[name] = value
-    return metadata or None
 
 
 def _show_stored(stored: Stored, *, as_json: bool) -> None:

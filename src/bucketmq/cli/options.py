@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -76,6 +77,17 @@ def wants_probe() -> bool:
 def open_bucket(url: str | None, *, probe: bool = True) -> Bucket:
     """Connect. Verbs that only look leave out the probe; the others test that the store honours conditional writes."""
     return connect(the_url(url), probe=probe and wants_probe())
+
+
+def pairs_of(given: Iterable[str] | None, refusal: str) -> dict[str, str]:
+    """What was given as NAME=VALUE, any number of times. The refusal says `{}` for what is not of that shape."""
+    found = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            raise Invalid(refusal.format(repr(each)))
+        found[name] = value
+    return found
 
 
 def existing_queue(bucket: Bucket, name: str) -> Queue:

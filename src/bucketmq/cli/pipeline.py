@@ -25,14 +25,13 @@ from bucketmq.bucket.urls import without_secrets
 from bucketmq.cli.agent import signals
 from bucketmq.cli.exits import Code
 from bucketmq.cli.figures import MetricsHostOption, MetricsPortOption, OtlpOption, ReportOption, served
-from bucketmq.cli.options import Json, Url, a_url, open_bucket, the_url
+from bucketmq.cli.options import Json, Url, a_url, open_bucket, pairs_of, the_url
 from bucketmq.cli.output import age, answer, emit, emit_text, flush, plural, say, table
 from bucketmq.cli.pipeline_metrics import PipelineFigures
 from bucketmq.cli.pipeline_names import app_of, is_chore, known, load, made, option_words, options_of
 from bucketmq.cli.progress import Progress
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.client import connect
-from bucketmq.errors import Invalid
 from bucketmq.metrics.report import Reporter
 from bucketmq.pipeline import Pipeline, Stage
 from bucketmq.pipeline.ends import FromTable
@@ -158,7 +157,8 @@ def run(
     log_to_stderr()
     found = made(load(name), name, context.args)
     bucket = whole(_bucket(name, url) or the_url(url))
-    settings, options = _pairs("--conf", conf or []), _pairs("--option", option or [])
+    settings = pairs_of(conf, "--conf takes KEY=VALUE, not {}")
+    options = pairs_of(option, "--option takes KEY=VALUE, not {}")
     label = found.name if isinstance(found, Pipeline) else name.replace(":", "-")
     with _session(master, settings, label, log_level) as spark:
         if not isinstance(found, Pipeline):
@@ -417,16 +417,6 @@ def _show_chore(name: str, *, as_json: bool) -> None:
     emit_text(f"{name}: {about}")
     for each in options_of(name):
         emit_text(f"  {each['option']:<20} {each['kind']}{', needed' if each['needed'] else ''}")
-
-
-def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in given:
-        key, equals, value = each.partition("=")
-        if not key or not equals:
-            raise Invalid(f"{flag} takes KEY=VALUE, not {each!r}")
-        found[key] = value
-    return found
 
 
 def _bucket(name: str, given: str | None) -> str | None:

@@ -12,22 +12,6 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 
-def families(pipeline: str, totals: Totals) -> Iterator[Metric]:
-    """What the page shows."""
-    labels: Labels = (("pipeline", pipeline),)
-    yield build_info()
-    yield counter("pipeline_rows_total", "Rows read.", {labels: totals.rows})
-    yield counter("pipeline_batches_total", "Batches that had rows.", {labels: totals.batches})
-    yield counter("pipeline_dead_letters_total", "Rows that failed.", {labels: totals.dead_letters})
-    yield counter("pipeline_seconds_total", "Time spent in batches.", {labels: round(totals.seconds, 3)})
-    last = totals.last
-    if last is not None:
-        lag = {} if last.lag is None else {labels: last.lag}
-        yield gauge("pipeline_lag_messages", "Messages not yet read at the last batch.", lag)
-        yield gauge("pipeline_batch_seconds", "How long the last batch took.", {labels: last.seconds})
-        yield gauge("pipeline_rows_per_second", "In the last batch.", {labels: last.rows_per_second})
-
-
 class PipelineFigures:
     """The figures of one pipeline, which is told its totals."""
 
@@ -39,4 +23,16 @@ class PipelineFigures:
         self._totals = totals
 
     def families(self) -> Iterator[Metric]:
-        return families(self._pipeline, self._totals)
+        """What the page shows."""
+        labels: Labels = (("pipeline", self._pipeline),)
+        totals, last = self._totals, self._totals.last
+        yield build_info()
+        yield counter("pipeline_rows_total", "Rows read.", {labels: totals.rows})
+        yield counter("pipeline_batches_total", "Batches that had rows.", {labels: totals.batches})
+        yield counter("pipeline_dead_letters_total", "Rows that failed.", {labels: totals.dead_letters})
+        yield counter("pipeline_seconds_total", "Time spent in batches.", {labels: round(totals.seconds, 3)})
+        if last is not None:
+            lag = {} if last.lag is None else {labels: last.lag}
+            yield gauge("pipeline_lag_messages", "Messages not yet read at the last batch.", lag)
+            yield gauge("pipeline_batch_seconds", "How long the last batch took.", {labels: last.seconds})
+            yield gauge("pipeline_rows_per_second", "In the last batch.", {labels: last.rows_per_second})

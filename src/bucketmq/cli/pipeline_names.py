@@ -20,7 +20,8 @@ from bucketmq.apps import registry
 from bucketmq.apps.app import App, LazyPipeline
 from bucketmq.apps.settings import explain_settings
 from bucketmq.chores.shipped import CHORES
-from bucketmq.cli.worker import import_here
+from bucketmq.cli.exits import UsageError
+from bucketmq.cli.worker import attribute
 from bucketmq.errors import Invalid
 from bucketmq.pipeline import Pipeline
 
@@ -32,36 +33,19 @@ class Known(msgspec.Struct, frozen=True):
     about: str
     where: str
     """module:attribute of a chore, or the application."""
-    load: Callable[[], Any]
+    thing: Any = None
+    """What an application has: a pipeline, or the function that makes it."""
     app: App | None = None
 
 
 def known() -> dict[str, Known]:
     """All that have a name. An application that cannot be imported has none."""
-    found = {
-        each.name: Known(each.name, each.about, each.where, functools.partial(_attribute, each.where))
-        for each in CHORES.values()
-    }
+    found = {each.name: Known(each.name, each.about, each.where) for each in CHORES.values()}
     for listed in registry.every():
         for each in listed.app.pipelines if listed.app is not None else ():
             thing = each.make if isinstance(each, LazyPipeline) else each
-            own = Known(
-                each.name, each.about, f"application {listed.name}", functools.partial(_same, thing), listed.app
-            )
-            found.setdefault(each.name, own)
+            found.setdefault(each.name, Known(each.name, each.about, f"application {listed.name}", thing, listed.app))
     return found
-
-
-def _same(thing: Any) -> Any:
-    return thing
-
-
-def _attribute(where: str) -> Any:
-    module, _, path = where.partition(":")
-    try:
-        return functools.reduce(getattr, path.split("."), import_here(module))
-    except AttributeError:
-        raise Invalid(f"module {module!r} has no {path!r}") from None
 
 
 def load(name: str) -> Any:
@@ -72,10 +56,13 @@ def load(name: str) -> Any:
             raise Invalid(
                 f"there is no pipeline {name!r}; there are {', '.join(sorted(found))}, or name module:attribute"
             )
-        return found[name].load()
-    if not all(name.partition(":")[::2]):
+        if found[name].app is not None:
+            return found[name].thing
+        name = found[name].where
+    module, _, path = name.partition(":")
+    if not module or not path:
         raise Invalid(f"{name!r} is not a module:attribute; write it like posts:count")
-    return _attribute(name)
+    return attribute(module, path)
 
 
 def app_of(name: str) -> App | None:
@@ -117,8 +104,6 @@ def _is_needed(parameter: inspect.Parameter) -> bool:
     many = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     return parameter.default is parameter.empty and not many
 
-
-UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer does not export it
 
 KINDS = {"str": str, "int": int, "float": float, "bool": bool}
 """Kinds of arguments that can be options, by the words of their annotation."""

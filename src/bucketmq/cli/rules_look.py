@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from bucketmq.cli.credentials import masked_secrets
+from bucketmq.cli.dead import when_and_after
 from bucketmq.cli.exits import Code, nothing
 from bucketmq.cli.look import read_to_end
 from bucketmq.cli.options import Json, Url, open_bucket
@@ -246,15 +246,11 @@ def event_letter_row(letter: DeadLetter) -> dict[str, Any]:
 
 
 def show_letters(letters: list[DeadLetter], *, title: str | None = None) -> None:
-    rows = []
-    for letter in letters:
-        died = letter.message.died
-        since = (datetime.now(UTC) - datetime.fromisoformat(died.at)).total_seconds() if died else None
-        event = letter.body if isinstance(letter.body, dict) else {}
-        attempts = died.attempts if died else ""
-        rows.append(
-            (letter.id, event.get("kind"), event.get("key"), age(since), attempts, letter.reason[:REASON_CHARACTERS])
-        )
+    events = [letter.body if isinstance(letter.body, dict) else {} for letter in letters]
+    rows = [
+        (one.id, event.get("kind"), event.get("key"), *when_and_after(one), one.reason[:REASON_CHARACTERS])
+        for one, event in zip(letters, events, strict=True)
+    ]
     table(("id", "kind", "key", "died", "#attempts", "reason"), rows, title=title)
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 import typer
 
-from bucketmq.cli.options import Json, QueueName, Url, open_bucket
+from bucketmq.cli.options import Json, QueueName, Url, open_bucket, pairs_of
 from bucketmq.cli.output import emit, emit_text, plural, say
 from bucketmq.client import Queue
 from bucketmq.errors import Invalid
@@ -49,7 +49,8 @@ def send(
         raise Invalid("a body is --text or --bytes, not both")
     if lines and (dedup_key is not None or raw):
         raise Invalid("--lines cannot be combined with --dedup-key or --bytes; send those one by one")
-    how: dict[str, Any] = {"key": key, "headers": _headers(header), "delay_seconds": delay, "at": _time(at)}
+    headers = pairs_of(header, "{} is not a header; write NAME=VALUE, like trace=abc") or None
+    how: dict[str, Any] = {"key": key, "headers": headers, "delay_seconds": delay, "at": _time(at)}
     with open_bucket(url) as bucket, _input(body, file) as source:
         to = bucket.queue(queue)
         if lines:
@@ -62,16 +63,6 @@ def send(
     emit_text(answer.id)
     where = "delayed" if answer.offset is None else f"shard {answer.shard}, offset {answer.offset}"
     say(f"{'was already sent to' if answer.duplicate else 'sent to'} {queue} ({where})")
-
-
-def _headers(given: list[str] | None) -> dict[str, str] | None:
-    headers = {}
-    for each in given or ():
-        name, equals, value = each.partition("=")
-        if not name or not equals:
-            raise Invalid(f"{each!r} is not a header; write NAME=VALUE, like trace=abc")
-        headers[name] = value
-    return headers or None
 
 
 def _time(text: str | None) -> datetime | float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +16,9 @@ from bucketmq import aio
 from bucketmq.cli.agent import needs_server, run_agent
 from bucketmq.cli.figures import OtlpOption
 from bucketmq.cli.options import Json, Url, the_url
-from bucketmq.cli.output import LogLines, emit, flush, say
+from bucketmq.cli.output import emit, flush, say
 from bucketmq.cli.tokens import gate_settings
+from bucketmq.cli.worker import log_to_stderr
 from bucketmq.errors import Invalid
 from bucketmq.server.people import TOKENS_VARIABLE
 
@@ -112,7 +112,7 @@ def serve(
     /docs shows the API, /metrics is for Prometheus. SIGTERM and Ctrl-C finish what is in hand.
     """
     wanted = the_url(place or url)
-    _log_to_stderr(as_json=as_json)
+    log_to_stderr(_JsonLines() if as_json else None)
     with needs_server():
         from bucketmq.server.access import make_access
         from bucketmq.server.run import check_host
@@ -240,10 +240,3 @@ class _JsonLines(logging.Formatter):
         if record.exc_info:
             row["error"] = self.formatException(record.exc_info)
         return json.dumps(row)
-
-
-def _log_to_stderr(*, as_json: bool) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if as_json else LogLines())
-    logging.basicConfig(handlers=[handler])
-    logging.getLogger("bucketmq").setLevel(logging.INFO)

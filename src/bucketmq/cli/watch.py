@@ -19,12 +19,11 @@ from bucketmq.api.watching import Watcher
 from bucketmq.changes import ChangeData
 from bucketmq.cli.options import Json
 from bucketmq.cli.output import emit, emit_text, flush, plural, say
-from bucketmq.cli.worker import import_here, log_to_stderr
+from bucketmq.cli.worker import Ended, import_here, log_to_stderr, within
 from bucketmq.client import Bucket
 from bucketmq.errors import Invalid
 from bucketmq.procedures.rules.fan_in import Complete
 from bucketmq.procedures.rules.notifier import Notifier
-from bucketmq.rulebook import is_async
 
 
 def watch(
@@ -98,23 +97,8 @@ class Lines:
         self._lock = threading.Lock()
 
     def telling(self, watcher: Watcher) -> Callable[[Any], Any]:
-        """The same handler, with a line for each call; an async one stays async."""
-        handler = watcher.handler
-        if is_async(handler):
-
-            async def call_async(given: Any) -> Any:
-                with self._one(watcher.name, given) as ended:
-                    ended.outcome = await handler(given)
-                return ended.outcome
-
-            return call_async
-
-        def call(given: Any) -> Any:
-            with self._one(watcher.name, given) as ended:
-                ended.outcome = handler(given)
-            return ended.outcome
-
-        return call
+        """The same handler, with a line for each call."""
+        return within(watcher.handler, lambda given: self._one(watcher.name, given))
 
     @contextmanager
     def _one(self, name: str, given: Any) -> Iterator[Ended]:
@@ -144,12 +128,6 @@ class Lines:
                 reason = f": {why.splitlines()[0]}" if row.get("reason") else ""
                 emit_text(f"{datetime.now():%H:%M:%S} {name} {about} {what} in {seconds * 1000:,.0f} ms{reason}")
             flush()
-
-
-class Ended:
-    """What a handler returned."""
-
-    outcome: Any = None
 
 
 def _each(given: Any, outcome: Any) -> list[tuple[Any, Any]]:

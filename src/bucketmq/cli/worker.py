@@ -40,6 +40,7 @@ from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.facade import Observable
 from bucketmq.outcomes import Bury, Release, Retry
 from bucketmq.pricing import cost, prices_of
+from bucketmq.rulebook import is_async
 
 REFUSED_WRITES_MAX = 0.2
 """Above this share of refused writes, more shards help."""
@@ -105,23 +106,54 @@ def worker(
         raise typer.Exit(Code.ERROR)
 
 
-def log_to_stderr() -> None:
-    """Log lines for people, unless logging was set up already."""
+class Ended:
+    """What a handler returned."""
+
+    outcome: Any = None
+
+
+def within(
+    handler: Callable[[Any], Any], block: Callable[[Any], contextlib.AbstractContextManager[Ended]]
+) -> Callable[[Any], Any]:
+    """The same handler, each call inside a block, which is told what it returned; an async one stays async."""
+    if is_async(handler):
+
+        async def call_async(given: Any) -> Any:
+            with block(given) as ended:
+                ended.outcome = await handler(given)
+            return ended.outcome
+
+        return call_async
+
+    def call(given: Any) -> Any:
+        with block(given) as ended:
+            ended.outcome = handler(given)
+        return ended.outcome
+
+    return call
+
+
+def log_to_stderr(lines: logging.Formatter | None = None) -> None:
+    """Log lines, for people if nothing else is said, unless logging was set up already."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogLines())
+    handler.setFormatter(lines or LogLines())
     logging.basicConfig(handlers=[handler])
 
 
+def attribute(module_name: str, path: str, cure: str = "") -> Any:
+    """What lies at a path of a module, also of one in the current folder."""
+    try:
+        return functools.reduce(getattr, path.split("."), import_here(module_name))
+    except AttributeError:
+        raise Invalid(f"module {module_name!r} has no {path!r}{cure}") from None
+
+
 def load(name: str) -> Callable[[Any], Any]:
-    """The function that `module:function` names, also from a module in the current folder."""
+    """The function that `module:function` names."""
     module_name, colon, path = name.partition(":")
     if not module_name or not colon or not path:
         raise Invalid(f"{name!r} is not a handler; write module:function, like tasks:handle")
-    found: Any = import_here(module_name)
-    try:
-        found = functools.reduce(getattr, path.split("."), found)
-    except AttributeError:
-        raise Invalid(f"module {module_name!r} has no {path!r}; name a function that it defines") from None
+    found = attribute(module_name, path, "; name a function that it defines")
     if not callable(found):
         raise Invalid(f"{name} is not a function but {type(found).__name__}; name a function that takes a delivery")
     function: Callable[[Any], Any] = found
@@ -184,30 +216,18 @@ class Tally:
             (self.failing.add if failed else self.failing.discard)(delivery.id)
 
     def counting(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The same handler, counted; an async one stays async."""
-        if inspect.iscoroutinefunction(function):
+        """The same handler, counted."""
+        return within(function, self._counted)
 
-            async def call_async(delivery: Any) -> Any:
-                try:
-                    outcome = await function(delivery)
-                except BaseException as error:
-                    self._count(delivery, error)
-                    raise
-                self._count(delivery, outcome)
-                return outcome
-
-            return call_async
-
-        def call(delivery: Any) -> Any:
-            try:
-                outcome = function(delivery)
-            except BaseException as error:
-                self._count(delivery, error)
-                raise
-            self._count(delivery, outcome)
-            return outcome
-
-        return call
+    @contextlib.contextmanager
+    def _counted(self, delivery: Any) -> Iterator[Ended]:
+        ended = Ended()
+        try:
+            yield ended
+        except BaseException as error:
+            self._count(delivery, error)
+            raise
+        self._count(delivery, ended.outcome)
 
 
 def conflict_rate(requests: Requests) -> float:

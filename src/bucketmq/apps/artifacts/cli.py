@@ -17,7 +17,7 @@ import typer
 from bucketmq.apps.artifacts.settings import KEY_VARIABLE, TRUST_VARIABLE, ArtifactsSettings, plan_of, read_pin
 from bucketmq.cli.group import Group
 from bucketmq.cli.options import Json, Url, open_bucket, the_url
-from bucketmq.cli.output import emit, emit_text, plural, say, table
+from bucketmq.cli.output import answer, emit, emit_all, emit_text, plural, say, table
 from bucketmq.client import Bucket
 from bucketmq.errors import Invalid
 
@@ -129,14 +129,7 @@ def publish(
     say(f"{plural(len(sources), 'file')}, {made.manifest.size_bytes:,} bytes{again}")
 
 
-def sign(
-    name: Name,
-    version: VersionOf,
-    *,
-    key: KeyOption = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+def sign(name: Name, version: VersionOf, *, key: KeyOption = None, url: Url = None, as_json: Json = False) -> None:
     """Add your signature to a version, where more than one key must sign."""
     from bucketmq.apps.artifacts import publish as publishing
 
@@ -144,10 +137,8 @@ def sign(
     (signing, *_) = _keys(key)
     with open_bucket(url) as bucket:
         new = bucket.run(publishing.sign(bucket.api, name, version, signing))
-    if as_json:
-        emit({"name": name, "version": version, "key": signing.id, "new": new})
-        return
-    say(f"{name} {version} is signed by this key{'' if new else ' already'}")
+    row = {"name": name, "version": version, "key": signing.id, "new": new}
+    answer(row, f"{name} {version} is signed by this key{'' if new else ' already'}", as_json=as_json)
 
 
 def verify(
@@ -264,8 +255,7 @@ def status(
     with _believing(url, trust, probe=False) as (bucket, trusted):
         cells = bucket.run(overview(bucket.api, trusted, name=name))
     if as_json:
-        for cell in cells:
-            emit(cell_row(cell))
+        emit_all(map(cell_row, cells))
         return
     rows: list[tuple[object, ...]] = []
     for cell in cells:
@@ -304,8 +294,7 @@ def history(
     ]
     lines.sort(key=lambda line: line["at"], reverse=True)
     if as_json:
-        for line in lines:
-            emit(line)
+        emit_all(lines)
         return
     columns = ("at", "environment", "did", "version", "#counter", "by", "why")
     rows = [
@@ -437,53 +426,47 @@ def _tell_pointer(done: Promoted, *, as_json: bool) -> None:
 
 GROUP = Group("artifacts", "Build artifacts: signed, verified, promoted through environments, deployed, rolled back.")
 
-GROUP.add("Keys", keygen, "bucketmq artifacts keygen ada.key", "bucketmq artifacts keygen ben.key --owner ben --json")
-GROUP.add(
-    "Keys",
+verb = GROUP.panel("Keys")
+verb(keygen, "bucketmq artifacts keygen ada.key", "bucketmq artifacts keygen ben.key --owner ben --json")
+verb(
     trust,
     "bucketmq artifacts trust trust.toml --key ada.key",
     "bucketmq artifacts trust trust.toml --key ada.key --pin trust.json --json",
 )
-GROUP.add(
-    "Builds",
+
+verb = GROUP.panel("Builds")
+verb(
     publish,
     "bucketmq artifacts publish shop 1.0 dist/ --key ada.key --commit c0ffee",
     "bucketmq artifacts publish shop 1.1 dist/ notes.txt --key ada.key --json",
 )
-GROUP.add("Builds", sign, "bucketmq artifacts sign shop 1.0 --key ben.key")
-GROUP.add(
-    "Builds",
+verb(sign, "bucketmq artifacts sign shop 1.0 --key ben.key")
+verb(
     verify,
     "bucketmq artifacts verify shop 1.0 --trust trust.json",
     "bucketmq artifacts verify shop 1.0 --trust trust.json --json",
 )
-GROUP.add(
-    "Environments",
+
+verb = GROUP.panel("Environments")
+verb(
     promote,
     "bucketmq artifacts promote shop 1.0 --env staging --key ada.key --trust trust.json",
     "bucketmq artifacts promote shop 1.1 --env staging --key ada.key --trust trust.json --why 'the fix' --json",
 )
-GROUP.add(
-    "Environments", approve, "bucketmq artifacts approve shop 1.1 --env production --key ben.key --trust trust.json"
-)
-GROUP.add(
-    "Environments",
+verb(approve, "bucketmq artifacts approve shop 1.1 --env production --key ben.key --trust trust.json")
+verb(
     rollback,
     "bucketmq artifacts rollback shop --env staging --key ada.key --trust trust.json",
     "bucketmq artifacts rollback shop --env staging --to 1.1 --why 'it was fine' --key ada.key --trust trust.json",
 )
-GROUP.add("Environments", refresh, "bucketmq artifacts refresh shop --env staging --key ada.key --trust trust.json")
-GROUP.add(
-    "Environments",
+verb(refresh, "bucketmq artifacts refresh shop --env staging --key ada.key --trust trust.json")
+verb(
     deploy,
     "bucketmq artifacts deploy --env staging --folder releases --key ada.key --trust trust.json",
     "bucketmq artifacts deploy --env staging --hook 'echo restart' --health 'true' --key ada.key --trust trust.json",
 )
-GROUP.add(
-    "Look",
-    status,
-    "bucketmq artifacts status --trust trust.json",
-    "bucketmq artifacts status shop --trust trust.json --json",
-)
-GROUP.add("Look", history, "bucketmq artifacts history shop --env staging --trust trust.json")
-GROUP.add("Look", diff, "bucketmq artifacts diff shop 1.0 1.1", "bucketmq artifacts diff shop 1.0 1.1 --json")
+
+verb = GROUP.panel("Look")
+verb(status, "bucketmq artifacts status --trust trust.json", "bucketmq artifacts status shop --trust trust.json --json")
+verb(history, "bucketmq artifacts history shop --env staging --trust trust.json")
+verb(diff, "bucketmq artifacts diff shop 1.0 1.1", "bucketmq artifacts diff shop 1.0 1.1 --json")

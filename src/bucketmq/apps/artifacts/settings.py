@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from msgspec import Meta
 
 from bucketmq.apps.page import PageSettings
@@ -53,15 +54,7 @@ def plan_of(settings: ArtifactsSettings) -> DeployPlan:
         agent=own,
         folder=Path(settings.folder).resolve(),
         names=settings.only,
-        hooks=HookPlan(
-            hook=settings.hook,
-            webhook=settings.webhook,
-            health=settings.health,
-            health_url=settings.health_url,
-            private=settings.private,
-            hook_seconds=settings.hook_seconds,
-            health_seconds=settings.health_seconds,
-        ),
+        hooks=msgspec.convert(settings, HookPlan, from_attributes=True),
     )
 
 

@@ -11,7 +11,7 @@ import typer
 
 from bucketmq.cli.group import Group
 from bucketmq.cli.options import Json, Url, open_bucket
-from bucketmq.cli.output import age, emit, emit_text, flush, plural, say, table
+from bucketmq.cli.output import age, emit, emit_all, emit_text, flush, plural, say, table
 from bucketmq.errors import Invalid
 
 ServiceName = Annotated[str, typer.Argument(metavar="SERVICE", help="The service, as in logs/SERVICE/...")]
@@ -36,7 +36,6 @@ def tail(
 
     from bucketmq.apps.logs import look
     from bucketmq.apps.logs.parse import LEVELS
-    from bucketmq.server.place import bus_of, run_now
 
     if level not in LEVELS:
         raise Invalid(f"a level is one of {', '.join(LEVELS[1:])}, not {level!r}")
@@ -44,9 +43,9 @@ def tail(
     with open_bucket(url, probe=False) as bucket:
         while True:
             if template:
-                lines = run_now(bucket, look.lines_of(bus_of(bucket), service, template, limit=count))[::-1]
+                lines = bucket.run(look.lines_of(bucket.api, service, template, limit=count))[::-1]
             else:
-                lines = run_now(bucket, look.tail(bus_of(bucket), service, limit=count, level=level))
+                lines = bucket.run(look.tail(bucket.api, service, limit=count, level=level))
             for line in (each for each in lines if each not in shown):
                 if as_json:
                     emit(line)
@@ -71,14 +70,13 @@ def templates(
     """Show the patterns of a service's lines, and how often each came."""
     from bucketmq.apps.logs import look
     from bucketmq.apps.logs.models import read_model
-    from bucketmq.server.place import bus_of, run_now, seconds_now
 
     with open_bucket(url, probe=False) as bucket:
-        bus = bus_of(bucket)
-        until = seconds_now(bucket) + 60.0
+        bus = bucket.api
+        until = bucket.now_seconds + 60.0
         since = until - 3600.0 * hours
-        model = run_now(bucket, read_model(run_now(bucket, bus.open()), service))
-        rows = look.between(run_now(bucket, look.counts(bus)), since, until, service)
+        model = bucket.run(read_model(bucket.run(bus.open()), service))
+        rows = look.between(bucket.run(look.counts(bus)), since, until, service)
         found = look.patterns(model, rows, since, until)
     if new:
         found = sorted(found, key=lambda each: (-each.first_at, each.id))
@@ -105,16 +103,14 @@ def alerts(
     """List alerts: those that are open, muted, or over."""
     from bucketmq.apps.logs import alerts as of_logs
     from bucketmq.apps.logs.names import MUTED, OPEN, RESOLVED
-    from bucketmq.server.place import bus_of, run_now
 
     places = {"open": OPEN, "muted": MUTED, "resolved": RESOLVED}
     if which not in places:
         raise Invalid(f"alerts are open, muted or resolved, not {which!r}")
     with open_bucket(url, probe=False) as bucket:
-        found = run_now(bucket, of_logs.open_alerts(bus_of(bucket), places[which]))
+        found = bucket.run(of_logs.open_alerts(bucket.api, places[which]))
     if as_json:
-        for each in found:
-            emit(of_logs.document(each))
+        emit_all(map(of_logs.document, found))
         return
     table(
         ("id", "severity", "opened", "what", "why"),
@@ -134,11 +130,10 @@ def mute(
 ) -> None:
     """Mute an incident for a while. Who muted it is kept in the queue log-audit."""
     from bucketmq.apps.logs import alerts as of_logs
-    from bucketmq.server.place import bus_of, run_now
 
     seconds = 0.0 if off else _seconds(how_long)
     with open_bucket(url, probe=False) as bucket:
-        made = run_now(bucket, of_logs.mute(bus_of(bucket), alert, by=getpass.getuser(), seconds=seconds, note=note))
+        made = bucket.run(of_logs.mute(bucket.api, alert, by=getpass.getuser(), seconds=seconds, note=note))
     if as_json:
         emit({"alert": alert, "until": None if made is None else made.until})
     else:
@@ -157,12 +152,11 @@ def explain(
     """Say what an open alert is about: what was found, what is usual, examples, the runbook."""
     from bucketmq.apps.logs import alerts as of_logs
     from bucketmq.apps.logs import explain as of_claude
-    from bucketmq.server.place import bus_of, run_now
 
     with open_bucket(url, probe=False) as bucket:
-        bus = bus_of(bucket)
-        found = run_now(bucket, of_logs.read_alert(bus, alert))
-        said = of_claude.ask(found) if claude else run_now(bucket, of_claude.said_of(bus, found))
+        bus = bucket.api
+        found = bucket.run(of_logs.read_alert(bus, alert))
+        said = of_claude.ask(found) if claude else bucket.run(of_claude.said_of(bus, found))
     if as_json:
         emit({**of_logs.document(found), "said": said})
         return

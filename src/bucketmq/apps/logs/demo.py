@@ -169,9 +169,8 @@ class Show:
 
     def _lines(self) -> int:
         from bucketmq.apps.logs.look import services
-        from bucketmq.server.place import bus_of, run_now
 
-        return sum(each.lines for each in run_now(self.bucket, services(bus_of(self.bucket))))
+        return sum(each.lines for each in self.bucket.run(services(self.bucket.api)))
 
     def _open(self) -> list[str]:
         return list(self.bucket.rules.matching(f'key LIKE "{OPEN}%"').keys)

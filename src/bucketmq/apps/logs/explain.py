@@ -47,11 +47,10 @@ def said_key(alert: Alert) -> str:
 def summarise(settings: LogSettings, id: str) -> bool:
     """Write a summary beside an open alert, unless there is one or the incident is over."""
     from bucketmq.client import connect
-    from bucketmq.server.place import bus_of, run_now
 
     with connect(settings.url) as bucket:
         try:
-            alert = run_now(bucket, read_alert(bus_of(bucket), id))
+            alert = bucket.run(read_alert(bucket.api, id))
         except NotFound:
             return False
         if bucket.look(said_key(alert)) is not None:

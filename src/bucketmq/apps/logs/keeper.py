@@ -22,7 +22,6 @@ from bucketmq.errors import Invalid
 from bucketmq.procedures.rules.notifier import Notifier
 from bucketmq.server.background import Tasks, wait_for
 from bucketmq.server.metrics import Counters
-from bucketmq.server.place import bus_of, run, seconds_now
 
 TICK_SECONDS = 20.0
 TIDY_SECONDS = 6 * 3600.0
@@ -48,7 +47,7 @@ class Keeper:
 
     async def start(self) -> None:
         """Make the rule before there is anything to tell, and begin."""
-        await run(self._bucket, notice.set_up(bus_of(self._bucket), self._settings))
+        await self._bucket.run(notice.set_up(self._bucket.api, self._settings))
         self._tasks.spawn("news", self._news)
         self._tasks.spawn("ticks", self._ticks)
         self._tasks.spawn("tidying", self._tidy)
@@ -63,7 +62,7 @@ class Keeper:
 
     async def run_once(self) -> None:
         """Handle and tell all that is there now."""
-        await run(self._bucket, notice.set_up(bus_of(self._bucket), self._settings))
+        await self._bucket.run(notice.set_up(self._bucket.api, self._settings))
         while await self._handle(0.0):
             pass
         if self._settings.alert_url is not None:
@@ -71,9 +70,9 @@ class Keeper:
 
     async def tick(self) -> None:
         """Say to the detectors of each service that time has passed. A LIST, a GET for each service, and one send."""
-        bus = bus_of(self._bucket)
-        now = seconds_now(self._bucket)
-        for each in await run(self._bucket, services(bus)):
+        bus = self._bucket.api
+        now = self._bucket.now_seconds
+        for each in await self._bucket.run(services(bus)):
             window = msgspec.json.encode(Window(at=now)).decode()
             body = {"service": each.service, "window": window}
             mark = f"{each.service}:{int(now // TICK_SECONDS)}"  # several keepers tick as one
@@ -89,7 +88,7 @@ class Keeper:
         deliveries = list(await queue.receive(NEWS_AT_A_TIME, wait_seconds=wait_seconds))
         for delivery in deliveries:
             try:
-                done = await run(self._bucket, alerts.handle(bus_of(self._bucket), dict(delivery.body), self._settings))
+                done = await self._bucket.run(alerts.handle(self._bucket.api, dict(delivery.body), self._settings))
             except (Invalid, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
                 await delivery.bury(f"no news of logs: {type(error).__name__}: {error}"[:500])
             except Exception as error:
@@ -122,7 +121,7 @@ class Keeper:
     async def _tidy(self) -> None:
         while not await wait_for(self._tasks.stopping, TIDY_SECONDS):
             days = self._settings.counts_days
-            await run(self._bucket, forget_old(bus_of(self._bucket), seconds_now(self._bucket) - 86400.0 * days))
+            await self._bucket.run(forget_old(self._bucket.api, self._bucket.now_seconds - 86400.0 * days))
 
     async def _notify(self) -> None:
         def started(notifier: Notifier) -> None:

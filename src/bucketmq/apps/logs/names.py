@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from bucketmq.errors import Invalid
 
@@ -51,11 +51,6 @@ def templates_key(service: str) -> str:
 
 def ends_key(service: str) -> str:
     return f"{ENDED}{file_of(service)}.json"
-
-
-def service_in(key: str) -> str:
-    """The service whose model, or state, lies at this key."""
-    return unquote(key.rpartition("/")[2].removesuffix(".json"))
 
 
 def fingerprint(service: str, kind: str, template: str) -> str:

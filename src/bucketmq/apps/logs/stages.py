@@ -79,11 +79,10 @@ class Reader:
         if now - read_at < MODEL_SECONDS:
             return index
         from bucketmq.client import connect
-        from bucketmq.server.place import bus_of, run_now
 
         if self._bucket is None:
             self._bucket = connect(self.reading.url, probe=False)  # it only reads
-        model = run_now(self._bucket, read_model(run_now(self._bucket, bus_of(self._bucket).open()), service))
+        model = self._bucket.run(read_model(self._bucket.run(self._bucket.api.open()), service))
         index = model.index()
         self._models[service] = (now, index)
         return index

@@ -29,7 +29,6 @@ from bucketmq.cli.group import Group
 from bucketmq.cli.options import Json, Url, open_bucket, the_url
 from bucketmq.cli.output import emit, emit_bytes, emit_text, plural, say, table
 from bucketmq.errors import Corrupt, Invalid, NotFound
-from bucketmq.server.place import bus_of, run_now
 
 PLAN_BYTES_MAX = 4 << 20
 PROGRESS_EVERY = 0.1
@@ -69,12 +68,12 @@ def start(
     if run and found.command and "{" not in found.command[0] and shutil.which(found.command[0]) is None:
         raise Invalid(f"there is no command {found.command[0]!r} here that can be run; nothing was started")
     with open_bucket(url) as bucket:
-        is_new = run_now(bucket, study.start(bus_of(bucket), found))
-        status_now = run_now(bucket, study.status(bus_of(bucket), found.study))
+        is_new = bucket.run(study.start(bucket.api, found))
+        status_now = bucket.run(study.status(bucket.api, found.study))
     if run:
         _carry_out(where, found, slots, status_now.planned)
         with open_bucket(url, probe=False) as bucket:
-            status_now = run_now(bucket, study.status(bus_of(bucket), found.study))
+            status_now = bucket.run(study.status(bucket.api, found.study))
     text = f"study {found.study}: {'started' if is_new else 'was there already'}; {_progress(status_now)}"
     _show({**shown, "new": is_new, **msgspec.to_builtins(status_now)}, text, as_json)
 
@@ -151,12 +150,12 @@ def status(
 ) -> None:
     """How far studies are."""
     with open_bucket(url, probe=False) as bucket:
-        bus = bus_of(bucket)
-        names = [name] if name else run_now(bucket, study.studies(bus))
+        bus = bucket.api
+        names = [name] if name else bucket.run(study.studies(bus))
         rows = []
         for each in names:
             try:
-                rows.append(run_now(bucket, study.status(bus, each)))
+                rows.append(bucket.run(study.status(bus, each)))
             except (NotFound, Corrupt) as error:  # somebody starts it just now, or wrote something else there
                 if name:
                     raise
@@ -185,12 +184,12 @@ def report(
 ) -> None:
     """Print the report of a finished study, or write it to a folder."""
     with open_bucket(url, probe=False) as bucket:
-        found = run_now(bucket, study.status(bus_of(bucket), name))
+        found = bucket.run(study.status(bucket.api, name))
         if found.state != "finished":
             raise NotFound(f"study {name!r} has no report yet: it is {_progress(found)}; look again later")
         names = [REPORT_MD, REPORT_HTML]
         if output is not None:
-            seen = run_now(bucket, study.look(bus_of(bucket), name))
+            seen = bucket.run(study.look(bucket.api, name))
             names += sorted(each for each in seen.names if each.startswith(FIGURES))
         files = {each: bucket.get(study_key(name, each)).body for each in names}
     if output is not None:
@@ -210,7 +209,7 @@ def check(name: Study, *, url: Url = None, as_json: Json = False) -> None:
     Exits with 1 and says which, if there is a number that nothing supports.
     """
     with open_bucket(url, probe=False) as bucket:
-        problems = run_now(bucket, study.check(bus_of(bucket), name))
+        problems = bucket.run(study.check(bucket.api, name))
     if as_json:
         emit({"study": name, "good": not problems, "problems": problems})
     else:
@@ -228,10 +227,10 @@ def check(name: Study, *, url: Url = None, as_json: Json = False) -> None:
 def stop(name: Study, *, url: Url = None, as_json: Json = False) -> None:
     """Stop a study: no further trial is begun, and the report is written of what is there."""
     with open_bucket(url) as bucket:
-        run_now(bucket, study.stop(bus_of(bucket), name))
+        bucket.run(study.stop(bucket.api, name))
         memory = study.Memory()
-        run_now(bucket, study.advance(bus_of(bucket), name, memory))
-        found = run_now(bucket, study.status(bus_of(bucket), name))
+        bucket.run(study.advance(bucket.api, name, memory))
+        found = bucket.run(study.status(bucket.api, name))
     _show(msgspec.to_builtins(found), f"study {name}: {_progress(found)}", as_json)
 
 

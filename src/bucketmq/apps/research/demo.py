@@ -20,7 +20,6 @@ from bucketmq.cli.output import emit, emit_text, flush, say
 from bucketmq.client import Bucket, connect
 from bucketmq.crew import Crew, Scene, free_port
 from bucketmq.server.people import TOKENS_VARIABLE
-from bucketmq.server.place import bus_of, run_now
 
 SECONDS_MAX = 110.0
 LOOK_SECONDS = 0.5
@@ -64,13 +63,13 @@ def demo(
         with connect(scene.url) as bucket, Crew(scene.folder, environment) as crew:
             plans = [waits_plan(), tuning_plan()]
             for plan in plans:
-                run_now(bucket, study.start(bus_of(bucket), plan))
+                bucket.run(study.start(bucket.api, plan))
                 say(f"{time.monotonic() - began:5.1f} s  study {plan.study} started: {plan.about}")
             for name in (*WORKERS, "planner", "page"):
                 _start(crew, name, port)
             killed = _follow(bucket, crew, plans, began)
-            problems = [each for plan in plans for each in run_now(bucket, study.check(bus_of(bucket), plan.study))]
-            rows = [run_now(bucket, study.status(bus_of(bucket), plan.study)) for plan in plans]
+            problems = [each for plan in plans for each in bucket.run(study.check(bucket.api, plan.study))]
+            rows = [bucket.run(study.status(bucket.api, plan.study)) for plan in plans]
             scene.good = killed and not problems and all(row.state == "finished" for row in rows)
             _tell(rows, problems, page.link, scene.url, good=scene.good, keep=keep, as_json=as_json)
             if keep:
@@ -92,7 +91,7 @@ def _follow(bucket: Bucket, crew: Crew, plans: list[Plan], began: float) -> bool
     """Say how far it is, kill a worker when some results are in, and wait for the reports; whether one was killed."""
     killed, told = False, ""
     while time.monotonic() - began < SECONDS_MAX:
-        rows = [run_now(bucket, study.status(bus_of(bucket), plan.study)) for plan in plans]
+        rows = [bucket.run(study.status(bucket.api, plan.study)) for plan in plans]
         now = "  ".join(f"{row.study} {row.results}/{row.planned} {row.state}" for row in rows)
         if now != told:
             say(f"{time.monotonic() - began:5.1f} s  {now}")

@@ -12,7 +12,7 @@ from bucketmq.apps.logs.models import read_model
 from bucketmq.apps.logs.names import MUTED, OPEN, RESOLVED
 from bucketmq.dashboard.site import Kept, Site, json_answer, query_of
 from bucketmq.errors import NotFound
-from bucketmq.server.place import bus_of, run, seconds_now
+from bucketmq.server.place import run
 from bucketmq.server.wire import Refusal
 
 PARTS = 60
@@ -39,7 +39,7 @@ class Muting(msgspec.Struct, forbid_unknown_fields=True):
 
 def log_routes(site: Site) -> APIRouter:
     router = APIRouter()
-    bus = bus_of(site.bucket)
+    bus = site.bucket.api
     table = Kept(lambda: run(site.bucket, look.counts(bus)))
     known = Kept(lambda: run(site.bucket, look.services(bus)))
 
@@ -50,7 +50,7 @@ def log_routes(site: Site) -> APIRouter:
         return json_answer(await site.work(_overview(query_of(request, Asked))))
 
     async def _overview(asked: Asked) -> dict[str, Any]:
-        now = seconds_now(site.bucket)
+        now = site.bucket.now_seconds
         hours = min(max(1, asked.hours), HOURS_MAX)
         since, until = now - 3600.0 * hours, now + 60.0
         services = await known.read()

@@ -20,7 +20,7 @@ from bucketmq.apps.research.record import REPORT_HTML, study_key
 from bucketmq.apps.research.synthesis import label_of
 from bucketmq.dashboard.site import Kept, Site, json_answer
 from bucketmq.errors import Corrupt, NotFound
-from bucketmq.server.place import bus_of, run
+from bucketmq.server.place import run
 from bucketmq.server.wire import Refusal
 
 FAILURES_MAX = 20
@@ -73,7 +73,7 @@ class Studies:
         self.all: Kept[list[study.Status]] = Kept(self._all)
 
     async def _all(self) -> list[study.Status]:
-        bus, bucket = bus_of(self._site.bucket), self._site.bucket
+        bus, bucket = self._site.bucket.api, self._site.bucket
         found = []
         for name in (await run(bucket, study.studies(bus)))[:STUDIES_MAX]:
             try:
@@ -83,7 +83,7 @@ class Studies:
         return sorted(found, key=lambda each: (each.state == "finished", each.study))
 
     async def shown(self, name: str) -> Shown:
-        bus, bucket, memory = bus_of(self._site.bucket), self._site.bucket, self._memory
+        bus, bucket, memory = self._site.bucket.api, self._site.bucket, self._memory
         status = await run(bucket, study.status(bus, name, memory))
         seen = await run(bucket, study.look(bus, name))
         plan = memory.plans[name]
@@ -132,7 +132,7 @@ def research_routes(site: Site) -> APIRouter:
         """Stop a study: its report is written of what is there."""
         wanted = await site.body(request, Wanted)
         await site.changer(request, "operate", "stop", f"study {wanted.study[:80]!r}")
-        await site.work(run(site.bucket, study.stop(bus_of(site.bucket), _name(wanted.study))))
+        await site.work(run(site.bucket, study.stop(site.bucket.api, _name(wanted.study))))
         studies.all.forget()
         return json_answer({"study": wanted.study})
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from apps.logs.parts import MINUTE, START, Logs, line, ordinary, put
+from bucketmq.apps.logs.look import services
+from bucketmq.procedures.objects import listing
 
 ESCAPE = "\x1b[31mred\x1b[0m"
 
@@ -57,6 +59,18 @@ def test_lines_without_times_are_as_new_as_their_objects(cli: Any, url: str) -> 
     (began, _) = sorted(cli("logs", "templates", "plain", "--json").rows, key=lambda row: row["template"])
     of_template = cli("logs", "tail", "plain", "--template", began["id"], "--count", "2", "--json").rows
     assert [row["text"] for row in of_template] == ["began in 2", "began in 3"]
+
+
+def test_all_is_seen_where_there_is_more_than_one_listing_holds(
+    cli: Any, written: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(written.bucket, "worse", [line(START + 31 * MINUTE, "the disk is full", "error")])
+    put(written.bucket, "0", ordinary(0, 3), service="mailer")
+    written.go()
+    monkeypatch.setattr(listing, "RANGE_KEYS_LOCAL", 1)
+    assert [row["text"] for row in cli("logs", "tail", "web", "--count", "1", "--json").rows] == ["the disk is full"]
+    assert len(cli("logs", "alerts", "--json").rows) == 2
+    assert [each.service for each in written.bucket.run(services(written.bucket.api))] == ["mailer", "web"]
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from bucketmq.apps.artifacts import envelope, keys, places
 from bucketmq.apps.artifacts.envelope import SigningKey
 from bucketmq.apps.artifacts.keys import Environment, Trust
 from bucketmq.apps.artifacts.refusals import Untrusted
-from bucketmq.apps.artifacts.verify import items_at
 from bucketmq.errors import BucketMQError, NotFound
 from bucketmq.events.event import time_text
 from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.batches import Stored
+from bucketmq.procedures.objects.listing import all_items
 from bucketmq.procedures.objects.put import put
 from bucketmq.procedures.objects.read import read_object
 from bucketmq.procedures.opened import OpenBucket
@@ -218,7 +218,7 @@ def write_approval(bucket: OpenBucket, approval: Approval, signing: SigningKey) 
 
 
 def _documents(bucket: OpenBucket, place: str) -> Procedure[list[tuple[str, bytes]]]:
-    names = [each.key for each in (yield from items_at(bucket, place))]
+    names = [each.key for each in (yield from all_items(bucket, place))]
     found = yield from abreast([read_object(bucket, key) for key in names])
     for each in found:
         if isinstance(each, BucketMQError) and not isinstance(each, NotFound):
@@ -228,5 +228,5 @@ def _documents(bucket: OpenBucket, place: str) -> Procedure[list[tuple[str, byte
 
 def pointers(bucket: OpenBucket) -> Procedure[list[tuple[str, str]]]:
     """Environments and artifacts that have a pointer. One LIST for each 999 of them."""
-    items = yield from items_at(bucket, places.ENV)
+    items = yield from all_items(bucket, places.ENV)
     return [where for each in items if (where := places.pointed_at(each.key)) is not None]

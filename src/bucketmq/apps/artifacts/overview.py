@@ -12,9 +12,10 @@ from bucketmq.apps.artifacts.environments import Report, State
 from bucketmq.apps.artifacts.keys import Trust
 from bucketmq.apps.artifacts.manifest import MANIFEST, Difference, Manifest, Opened
 from bucketmq.apps.artifacts.promotion import Gate
-from bucketmq.apps.artifacts.verify import items_at, read_manifest, trusted_manifest
+from bucketmq.apps.artifacts.verify import read_manifest, trusted_manifest
 from bucketmq.errors import BucketMQError
 from bucketmq.procedures.abreast import abreast
+from bucketmq.procedures.objects.listing import all_items
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Now, Procedure
 
@@ -86,9 +87,8 @@ def builds(bus: BucketApi, name: str = "") -> Procedure[list[Build]]:
     """What was published, the newest first. One LIST for each 999 files of all versions."""
     bucket = yield from bus.open()
     found: list[Build] = []
-    for each in (
-        yield from items_at(bucket, f"{places.BUILDS}{manifest.check_name(name)}/" if name else places.BUILDS)
-    ):
+    place = f"{places.BUILDS}{manifest.check_name(name)}/" if name else places.BUILDS
+    for each in (yield from all_items(bucket, place)):
         parts = each.key.split("/")
         if len(parts) == 4 and parts[3] == MANIFEST:
             found.append(Build(parts[1], parts[2], each.stored_at))

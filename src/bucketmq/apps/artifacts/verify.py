@@ -19,10 +19,9 @@ from bucketmq.apps.artifacts.keys import Trust
 from bucketmq.apps.artifacts.manifest import MANIFEST, File, Manifest, ManifestDocument, Opened
 from bucketmq.apps.artifacts.refusals import Untrusted, listed
 from bucketmq.errors import BucketMQError, NotFound
-from bucketmq.events.inventory import Item
 from bucketmq.procedures.abreast import abreast
 from bucketmq.procedures.objects.batches import in_batches
-from bucketmq.procedures.objects.listing import list_items
+from bucketmq.procedures.objects.listing import all_items
 from bucketmq.procedures.objects.read import fetch, read_object
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Call, Now, Procedure
@@ -158,17 +157,7 @@ def _looked_at(take: Take, arrived: list[Arrived]) -> list[str]:
 
 def sizes_at(bucket: OpenBucket, place: str) -> Procedure[dict[str, int]]:
     """The files at a place with their sizes. One LIST for each 999 keys."""
-    return {each.key.removeprefix(place): each.size_bytes or 0 for each in (yield from items_at(bucket, place))}
-
-
-def items_at(bucket: OpenBucket, place: str) -> Procedure[list[Item]]:
-    """Everything below a place. One LIST for each 999 keys."""
-    found: list[Item] = []
-    position: str | None = ""
-    while position is not None:
-        items, position = yield from list_items(bucket, place, position)
-        found += items
-    return found
+    return {each.key.removeprefix(place): each.size_bytes or 0 for each in (yield from all_items(bucket, place))}
 
 
 def judge(arrived: Arrived) -> str | None:

@@ -27,7 +27,7 @@ from bucketmq.apps.logs.settings import LogSettings
 from bucketmq.errors import Contended, Invalid, NotFound
 from bucketmq.events.event import time_text
 from bucketmq.procedures.objects.keys import full_key
-from bucketmq.procedures.objects.listing import list_items
+from bucketmq.procedures.objects.listing import all_items
 from bucketmq.procedures.objects.read import Read
 from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.requests import Now, Procedure
@@ -400,9 +400,9 @@ def _read(bus: BucketApi, key: str) -> Procedure[tuple[Alert, Read] | None]:
 
 
 def open_alerts(bus: BucketApi, prefix: str = OPEN) -> Procedure[list[Alert]]:
-    """The alerts below a prefix, the newest first. A LIST and a GET for each."""
+    """The newest alerts below a prefix, the newest first. A LIST per 1,000 of them, and a GET for each shown."""
     bucket = yield from bus.open()
-    items, _ = yield from list_items(bucket, prefix)
+    items = yield from all_items(bucket, prefix)
     items = sorted(items, key=lambda item: -item.stored_at)[:HISTORY_SHOWN]
     found = yield from bus.get_many([item.key for item in items])
     return sorted(documents_in(found, Alert), key=lambda each: (each.opened_at, each.id), reverse=True)

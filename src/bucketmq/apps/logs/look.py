@@ -18,7 +18,7 @@ from bucketmq.apps.logs.models import Model, read_model
 from bucketmq.apps.logs.names import COUNTS, LOGS, SERVICES
 from bucketmq.apps.logs.parse import LEVELS, Line
 from bucketmq.errors import NotFound
-from bucketmq.procedures.objects.listing import list_items
+from bucketmq.procedures.objects.listing import all_items
 from bucketmq.procedures.objects.read import Read
 from bucketmq.procedures.requests import Procedure
 
@@ -70,7 +70,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 def services(bus: BucketApi) -> Procedure[list[Service]]:
     """All that ever wrote something. A LIST, and a GET for each."""
-    items, _ = yield from list_items((yield from bus.open()), SERVICES)
+    items = yield from all_items((yield from bus.open()), SERVICES)
     found = yield from bus.get_many([item.key for item in items])
     return documents_in(found, Service)
 
@@ -179,8 +179,8 @@ def lines_of(bus: BucketApi, service: str, template_id: str, *, limit: int = LIN
 
 
 def tail(bus: BucketApi, service: str, *, limit: int = 50, level: str = "") -> Procedure[list[Shown]]:
-    """The newest lines of a service. A LIST, and a few GETs."""
-    items, _ = yield from list_items((yield from bus.open()), f"{LOGS}{service}/")
+    """The newest lines of a service. A LIST per 1,000 objects of it, and a few GETs."""
+    items = yield from all_items((yield from bus.open()), f"{LOGS}{service}/")
     newest = sorted(items, key=lambda item: (item.stored_at, item.key), reverse=True)[:OBJECTS_READ]
     if not newest:
         raise NotFound(f"there are no logs of a service {service!r}; they lie below {LOGS}{service}/DATE/")

@@ -70,6 +70,16 @@ def list_items(
             after = listed[-1].key
 
 
+def all_items(bucket: OpenBucket, prefix: str) -> Procedure[list[Item]]:
+    """All objects with this prefix, however many. One LIST per 1,000 keys."""
+    found: list[Item] = []
+    position: str | None = ""
+    while position is not None:
+        items, position = yield from list_items(bucket, prefix, position)
+        found += items
+    return found
+
+
 def _before(prefix: str) -> str:
     """A text that sorts before every key with this prefix, and behind most others."""
     before = ord(prefix[-1]) - 1

@@ -230,17 +230,3 @@ def made(pipeline: Pipeline | LazyPipeline, settings: AppSettings | None = None)
     if found.name != pipeline.name:
         raise Invalid(f"the pipeline {pipeline.name!r} of an application calls itself {found.name!r}; use one name")
     return found
-
-
-__all__ = [
-    "Agent",
-    "App",
-    "Here",
-    "LazyPipeline",
-    "Page",
-    "WantedQueue",
-    "WantedRule",
-    "made",
-    "serving",
-    "watching",
-]

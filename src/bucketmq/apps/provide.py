@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from bucketmq import rulebook
@@ -9,6 +11,7 @@ from bucketmq.api.bucket import BucketApi
 from bucketmq.apps.app import App, WantedRule
 from bucketmq.errors import Invalid, NotFound
 from bucketmq.events.rule import Rule, Secrets, Webhook
+from bucketmq.procedures.opened import OpenBucket
 from bucketmq.procedures.queues import open_queue
 from bucketmq.procedures.requests import Procedure
 
@@ -20,12 +23,17 @@ def provide(bus: BucketApi, app: App) -> Procedure[None]:
     """
     bucket = yield from bus.open()
     for queue in app.queues:
-        try:
-            yield from open_queue(bucket, queue.name, {}, create=False)
-        except NotFound:
-            yield from open_queue(bucket, queue.name, queue.settings)
+        yield from provide_queue(bucket, queue.name, queue.settings)
     for rule in app.rules:
         yield from _provide_rule(bus, rule)
+
+
+def provide_queue(bucket: OpenBucket, name: str, settings: dict[str, Any]) -> Procedure[None]:
+    """Make a queue with these settings; one that is there is left as it was tuned."""
+    try:
+        yield from open_queue(bucket, name, {}, create=False)
+    except NotFound:
+        yield from open_queue(bucket, name, settings)
 
 
 def _provide_rule(bus: BucketApi, rule: WantedRule) -> Procedure[Rule]:

@@ -301,20 +301,3 @@ def _table(app: str, file: str | Path | None, kind: type[AppSettings]) -> Mappin
 def _default(kind: type[AppSettings], name: str) -> Any:
     field = next(each for each in msgspec.structs.fields(kind) if each.name == name)
     return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-
-
-__all__ = [
-    "SECRET",
-    "THE_BUCKET",
-    "AppSettings",
-    "Meta",
-    "Variable",
-    "bucket_of",
-    "explain_settings",
-    "kept_secret",
-    "parse_options",
-    "read_settings",
-    "shown_settings",
-    "variables_of",
-    "words_of",
-]

@@ -16,12 +16,12 @@ Which trials to run is `planner`'s, what results say is `synthesis`', running tr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from bucketmq.api.bucket import BucketApi
-from bucketmq.api.queue import QueueApi
+from bucketmq.apps.provide import provide_queue
 from bucketmq.apps.research import planner, report
 from bucketmq.apps.research.plan import NAME, Plan, Trial, canonical, check_plan, job_of
 from bucketmq.apps.research.record import (
@@ -50,7 +50,6 @@ from bucketmq.errors import Corrupt, Invalid, NotFound
 from bucketmq.procedures.objects.batches import Failed, Stored
 from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.objects.put import Put
-from bucketmq.procedures.queues import open_queue
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.verbs import list_all
 
@@ -262,20 +261,12 @@ def _was_left(study: str, number: int, seen: StudyListing, now: float) -> bool:
 def _send(bus: BucketApi, plan: Plan, number: int, trials: Iterable[Trial], *, again: bool) -> Procedure[None]:
     """Send trials to the workers, then note that all were sent. One PUT for each 500, and four requests."""
     jobs = [msgspec.to_builtins(job_of(plan, trial, again=again)) for trial in trials]
-    queue = yield from _queue(bus, QUEUES[plan.runs_on])
+    name = QUEUES[plan.runs_on]
+    yield from provide_queue((yield from bus.open()), name, FIRST_SETTINGS.get(name, {}))
+    queue = bus.queue(name)
     for first in range(0, len(jobs), SEND_AT_A_TIME):
         yield from queue.send_many(jobs[first : first + SEND_AT_A_TIME])
     yield from create(bus, sent_key(plan.study, number), {})
-
-
-def _queue(bus: BucketApi, name: str) -> Procedure[QueueApi[Any]]:
-    """A queue of trials; made as it should be if it is not there, and otherwise left as it was tuned."""
-    bucket = yield from bus.open()
-    try:
-        yield from open_queue(bucket, name, {}, create=False)
-    except NotFound:
-        yield from open_queue(bucket, name, FIRST_SETTINGS.get(name, {}))
-    return bus.queue(name)
 
 
 def read_results(

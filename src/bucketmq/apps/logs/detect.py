@@ -262,33 +262,20 @@ def _spikes(
             found[id] = (minute, count, usual)
     if len(found) > STORM:
         minute = min(at for at, _, _ in found.values())
-        ids = sorted(found)
-        return [
-            _change(
-                service,
-                "spike",
-                "",
-                minute,
-                window,
-                why=f"{len(found)} patterns came far more often than usual in one minute",
-                count=sum(count for _, count, _ in found.values()),
-                usual=sum(usual for _, _, usual in found.values()),
-                examples=[line for id in ids for line in window.examples.get(id, [])[:1]],
-            )
-        ]
-    return [
-        _change(
-            service,
-            "spike",
-            id,
-            minute,
-            window,
-            why=f"{count:,} lines in one minute; {usual:,.0f} are usual",
-            count=count,
-            usual=usual,
-        )
-        for id, (minute, count, usual) in sorted(found.items())
-    ]
+        why = f"{len(found)} patterns came far more often than usual in one minute"
+        count, usual = sum(each[1] for each in found.values()), sum(each[2] for each in found.values())
+        examples = _one_of_each(window, found)
+        return [_change(service, "spike", "", minute, window, why=why, count=count, usual=usual, examples=examples)]
+    told = []
+    for id, (minute, count, usual) in sorted(found.items()):
+        why = f"{count:,} lines in one minute; {usual:,.0f} are usual"
+        told.append(_change(service, "spike", id, minute, window, why=why, count=count, usual=usual))
+    return told
+
+
+def _one_of_each(window: Window, ids: Iterable[str]) -> list[str]:
+    """An example of each of these templates."""
+    return [line for id in sorted(ids) for line in window.examples.get(id, [])[:1]]
 
 
 def _past(before: State, state: State, id: str, minute: int) -> list[int]:
@@ -332,21 +319,19 @@ def _errors(service: str, before: State, state: State, window: Window, limits: L
         count = state.hours.get(hour, 0)
         if not past or count < ERRORS_MIN or count <= upper(past):
             continue
-        ids = sorted({id for minute, id, _ in told if minute // HOUR == hour})
-        minute = max(minute for minute, _, _ in told if minute // HOUR == hour)
         usual = median(past)
         return [
             _change(
                 service,
                 "errors",
                 "",
-                minute,
+                max(minute for minute, _, _ in told if minute // HOUR == hour),
                 window,
                 severity="error",
                 why=f"{count:,} errors in this hour; {usual:,.0f} are usual for it",
                 count=count,
                 usual=usual,
-                examples=[line for id in ids for line in window.examples.get(id, [])[:1]],
+                examples=_one_of_each(window, {id for minute, id, _ in told if minute // HOUR == hour}),
             )
         ]
     return []
@@ -409,18 +394,9 @@ def _sequences(service: str, state: State, window: Window, limits: Limits) -> tu
     state = msgspec.structs.replace(state, sequences=model, odd=_most_often(strange))
     if not odd:
         return state, []
-    first = sorted(odd)[0]
-    change = _change(
-        service,
-        "sequence",
-        "",
-        minute_of,
-        window,
-        why=f"{len(odd)} of {len(ended)} sequences were odd; {first}: {odd[first]}",
-        count=len(odd),
-        examples=[f"{key}: {why}" for key, why in sorted(odd.items())[:10]],
-    )
-    return state, [change]
+    examples = [f"{key}: {why}" for key, why in sorted(odd.items())]
+    why = f"{len(odd)} of {len(ended)} sequences were odd; {examples[0]}"
+    return state, [_change(service, "sequence", "", minute_of, window, why=why, count=len(odd), examples=examples)]
 
 
 def _most_often(strange: dict[str, int]) -> dict[str, int]:

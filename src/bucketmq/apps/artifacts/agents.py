@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from pathlib import Path
 from typing import Any
 
 from bucketmq.apps.app import Agent, Here
 from bucketmq.changes import Change
-from bucketmq.errors import BucketMQError
+from bucketmq.errors import BucketMQError, Invalid
 from bucketmq.procedures.requests import Procedure
 
 logger = logging.getLogger("bucketmq")
@@ -34,7 +35,9 @@ async def deploy(here: Here) -> None:
         return asyncio.run_coroutine_threadsafe(here.bucket.run(procedure), loop).result()
 
     plan = plan_of(settings)
-    signing = load_key(_path(settings.key))
+    if not settings.key:
+        raise Invalid("the deploy agent signs its reports: name a key with the role reports: --key FILE")
+    signing = load_key(Path(settings.key))
     deployer = Deployer(here.bucket.api, run, plan, pin=read_pin(settings.trust), signing=signing)
     await asyncio.to_thread(deployer.check)
     one_at_a_time = threading.Lock()
@@ -69,16 +72,6 @@ async def deploy(here: Here) -> None:
         await here.bucket.run_watchers()
     finally:
         looking.cancel()
-
-
-def _path(key: str) -> Any:
-    from pathlib import Path
-
-    from bucketmq.errors import Invalid
-
-    if not key:
-        raise Invalid("the deploy agent signs its reports: name a key with the role reports: --key FILE")
-    return Path(key)
 
 
 DEPLOY = Agent(name="deploy", run=deploy, about="verifies, fetches and activates what the pointers here say")

@@ -18,6 +18,7 @@ read, believed or found counts against the promotion.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 import msgspec
 
@@ -272,11 +273,8 @@ def rollback(
 
 def refresh(bus: BucketApi, trust: Trust, name: str, environment: str, *, promoter: Promoter) -> Procedure[Promoted]:
     """Say that what is current still is: a new end, a higher counter. It is verified again. One GET for each file."""
-    return (yield from _again(bus, trust, (environment, name), _current, "refreshed", promoter=promoter))
-
-
-def _current(pointer: Pointer) -> State:
-    return pointer.current
+    current = attrgetter("current")
+    return (yield from _again(bus, trust, (environment, name), current, "refreshed", promoter=promoter))
 
 
 def _again(

@@ -12,7 +12,6 @@ from bucketmq.apps.logs.models import read_model
 from bucketmq.apps.logs.names import MUTED, OPEN, RESOLVED
 from bucketmq.dashboard.site import Kept, Site, json_answer, query_of
 from bucketmq.errors import NotFound
-from bucketmq.server.place import run
 from bucketmq.server.wire import Refusal
 
 PARTS = 60
@@ -40,8 +39,8 @@ class Muting(msgspec.Struct, forbid_unknown_fields=True):
 def log_routes(site: Site) -> APIRouter:
     router = APIRouter()
     bus = site.bucket.api
-    table = Kept(lambda: run(site.bucket, look.counts(bus)))
-    known = Kept(lambda: run(site.bucket, look.services(bus)))
+    table = Kept(lambda: site.bucket.run(look.counts(bus)))
+    known = Kept(lambda: site.bucket.run(look.services(bus)))
 
     @router.get("/overview")
     async def overview(request: Request) -> Response:
@@ -60,26 +59,21 @@ def log_routes(site: Site) -> APIRouter:
             "since": since,
             "until": until,
             "services": services,
-            "open": await _alerts(OPEN),
-            "muted": await _alerts(MUTED),
-            "resolved": (await _alerts(RESOLVED))[:10],
+            "open": await site.bucket.run(alerts.open_alerts(bus, OPEN)),
+            "muted": await site.bucket.run(alerts.open_alerts(bus, MUTED)),
+            "resolved": (await site.bucket.run(alerts.open_alerts(bus, RESOLVED)))[:10],
             "timeline": look.timeline(rows, since, until, PARTS),
             "patterns": [],
             "new": [],
         }
         if asked.service:
-            model = await run(site.bucket, read_model(await run(site.bucket, bus.open()), asked.service))
+            model = await site.bucket.run(read_model(await site.bucket.run(bus.open()), asked.service))
             patterns = look.patterns(model, rows, since, until, parts=PARTS)
             found["patterns"] = patterns[:PATTERNS_SHOWN]
             found["all"] = len(patterns)
-            lately = sorted(
-                (each for each in patterns if each.first_at > now - NEW_SECONDS), key=lambda each: -each.first_at
-            )
-            found["new"] = lately[:10]
+            lately = (each for each in patterns if each.first_at > now - NEW_SECONDS)
+            found["new"] = sorted(lately, key=lambda each: -each.first_at)[:10]
         return found
-
-    async def _alerts(prefix: str) -> list[alerts.Alert]:
-        return await run(site.bucket, alerts.open_alerts(bus, prefix))
 
     @router.get("/lines")
     async def lines(request: Request) -> Response:
@@ -87,9 +81,8 @@ def log_routes(site: Site) -> APIRouter:
         site.looker(request)
         query = request.query_params
         try:
-            found = await site.work(
-                run(site.bucket, look.lines_of(bus, query.get("service", ""), query.get("template", ""), limit=100))
-            )
+            work = look.lines_of(bus, query.get("service", ""), query.get("template", ""), limit=100)
+            found = await site.work(site.bucket.run(work))
         except NotFound as error:
             raise Refusal(404, str(error)) from None
         return json_answer({"lines": found})
@@ -99,10 +92,10 @@ def log_routes(site: Site) -> APIRouter:
         """What Claude said of an open alert, if it was asked."""
         site.looker(request)
         try:
-            alert = await site.work(run(site.bucket, alerts.read_alert(bus, request.query_params.get("id", ""))))
+            alert = await site.work(site.bucket.run(alerts.read_alert(bus, request.query_params.get("id", ""))))
         except NotFound as error:
             raise Refusal(404, str(error)) from None
-        return json_answer({"said": await site.work(run(site.bucket, explain.said_of(bus, alert)))})
+        return json_answer({"said": await site.work(site.bucket.run(explain.said_of(bus, alert)))})
 
     @router.post("/mute")
     async def mute(request: Request) -> Response:
@@ -113,9 +106,8 @@ def log_routes(site: Site) -> APIRouter:
         caller = await site.changer(
             request, "operate", "mute" if asked.seconds else "unmute", f"alert {asked.id[:60]!r}", has_own_line=True
         )
-        made = await site.work(
-            run(site.bucket, alerts.mute(bus, asked.id, by=caller.name, seconds=asked.seconds, note=asked.note))
-        )
+        work = alerts.mute(bus, asked.id, by=caller.name, seconds=asked.seconds, note=asked.note)
+        made = await site.work(site.bucket.run(work))
         return json_answer({"id": asked.id, "until": None if made is None else made.until})
 
     return router

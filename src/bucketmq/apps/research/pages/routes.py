@@ -20,7 +20,6 @@ from bucketmq.apps.research.record import REPORT_HTML, study_key
 from bucketmq.apps.research.synthesis import label_of
 from bucketmq.dashboard.site import Kept, Site, json_answer
 from bucketmq.errors import Corrupt, NotFound
-from bucketmq.server.place import run
 from bucketmq.server.wire import Refusal
 
 FAILURES_MAX = 20
@@ -75,19 +74,19 @@ class Studies:
     async def _all(self) -> list[study.Status]:
         bus, bucket = self._site.bucket.api, self._site.bucket
         found = []
-        for name in (await run(bucket, study.studies(bus)))[:STUDIES_MAX]:
+        for name in (await bucket.run(study.studies(bus)))[:STUDIES_MAX]:
             try:
-                found.append(await run(bucket, study.status(bus, name, self._memory)))
+                found.append(await bucket.run(study.status(bus, name, self._memory)))
             except (NotFound, Corrupt):
                 continue  # somebody starts it just now, or wrote something else there: asked for by name it says so
         return sorted(found, key=lambda each: (each.state == "finished", each.study))
 
     async def shown(self, name: str) -> Shown:
         bus, bucket, memory = self._site.bucket.api, self._site.bucket, self._memory
-        status = await run(bucket, study.status(bus, name, memory))
-        seen = await run(bucket, study.look(bus, name))
+        status = await bucket.run(study.status(bus, name, memory))
+        seen = await bucket.run(study.look(bus, name))
         plan = memory.plans[name]
-        results = await run(bucket, study.read_results(bus, plan, memory.rounds[name], seen.results, memory))
+        results = await bucket.run(study.read_results(bus, plan, memory.rounds[name], seen.results, memory))
         failed = [each for _, each in sorted(results.items()) if each.failure is not None]
         return Shown(
             status=status,
@@ -132,7 +131,7 @@ def research_routes(site: Site) -> APIRouter:
         """Stop a study: its report is written of what is there."""
         wanted = await site.body(request, Wanted)
         await site.changer(request, "operate", "stop", f"study {wanted.study[:80]!r}")
-        await site.work(run(site.bucket, study.stop(site.bucket.api, _name(wanted.study))))
+        await site.work(site.bucket.run(study.stop(site.bucket.api, _name(wanted.study))))
         studies.all.forget()
         return json_answer({"study": wanted.study})
 

@@ -19,7 +19,7 @@ import msgspec
 
 from bucketmq.log.bodies import encode_body
 from bucketmq.outcomes import Bury, Done, Outcome, Release, Retry
-from bucketmq.pipeline.buckets import Buckets
+from bucketmq.pipeline.buckets import opener, write
 from bucketmq.pipeline.chain import Chain, PutOff
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.content import BYTES_AT_ONCE
@@ -28,7 +28,7 @@ from bucketmq.pipeline.intake import intake_of
 from bucketmq.pipeline.keeping import Keeping
 from bucketmq.pipeline.resources import of_process
 from bucketmq.pipeline.shape import CheckKeys
-from bucketmq.pipeline.writing import Settled, settled
+from bucketmq.pipeline.writing import Buckets, Settled, settled
 from bucketmq.procedures.working.work import failure_text
 
 if TYPE_CHECKING:
@@ -68,14 +68,17 @@ class Handler:
     ) -> None:
         self.__name__ = name  # a watcher that is given no name of its own is called so
         self._targets = targets
-        self._buckets = Buckets(name, targets, bucket)
+        self._buckets = Buckets(name, targets, opener(bucket))
         home = self._buckets.of(None)
         self._chain = chain_of(self._buckets.check_keys)
         _load(self._chain, bucket)
         self._intake = intake_of(source, lambda: home, collapse=False, follows=any(map(is_following, targets)))
         self._raw_of = _raw_change if isinstance(source, FromEvents) else _raw_delivery
-        self._keeping = Keeping(name, home, self._chain, lambda batch: self._buckets.write([Settled(batch, ())]))
+        self._keeping = Keeping(name, home, self._chain, lambda batch: self._write([Settled(batch, ())]))
         self._rows_at_once = task_rows or ROWS_AT_ONCE
+
+    def _write(self, done: Sequence[Settled]) -> None:
+        write(self._buckets, self._targets, done)
 
     def __call__(self, given: Any) -> Any:
         """What becomes of it, or of each of them."""
@@ -119,7 +122,7 @@ class Handler:
             start += rows
             if time.monotonic() - began < QUICK_SECONDS:
                 rows *= 2
-        self._buckets.write(batch.settled)
+        self._write(batch.settled)
         return _with_the_rest_released(batch.outcomes, things)
 
     def _run(self, batch: _Batch, things: Sequence[Any]) -> None:

@@ -1,5 +1,5 @@
 """Writing what came out of a chain: which objects, in which bucket, together with what. Watchers and Spark's tasks do
-the same here; messages they send in their own ways.
+the same here; buckets they open, and messages they send, in their own ways.
 
 Objects of a target that follows its source are written as one `Writing` for each source object and bucket; any other
 object is one by itself. Those of one bucket are carried out together. The order of requests is `pipeline.objects` and
@@ -8,7 +8,8 @@ object is one by itself. Those of one bucket are carried out together. The order
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,9 @@ from bucketmq.errors import BucketMQError
 from bucketmq.pipeline.chain import Passed, Ran
 from bucketmq.pipeline.copies import copy_objects
 from bucketmq.pipeline.ends import Target, ToObjects, ToQueue, is_following
-from bucketmq.pipeline.intake import Taken, causes_of
-from bucketmq.pipeline.lineage import Became, IsCurrent, Of, follow, is_newer
-from bucketmq.pipeline.objects import Wanted, that_count, write_objects
+from bucketmq.pipeline.intake import Bucket, Taken, causes_of
+from bucketmq.pipeline.lineage import Became, Of, follow, home_of, is_current, is_newer
+from bucketmq.pipeline.objects import Wanted, check_keys, that_count, write_objects
 from bucketmq.pipeline.shape import column_of
 from bucketmq.pipeline.states import STATE, State, as_column, gathered, of_column
 from bucketmq.pipeline.things import Thing
@@ -123,21 +124,6 @@ def _things(batch: pa.RecordBatch, place: int) -> list[list[Thing] | None]:
     return things_of_column(batch.column(column_of(place)))
 
 
-def carried_out(
-    bucket: OpenBucket, pipeline: str, writings: Sequence[Writing], is_current: IsCurrent, *, home: str = ""
-) -> Procedure[list[Became]]:
-    """Write what goes to one bucket, together; what became of each. `home` is what the pipeline's bucket is called, if
-    they go to another one."""
-    plain = [
-        Wanted(target, thing, each.cause) for each in writings if each.state is None for target, thing in each.things
-    ]
-    copies = [each for each in plain if each.target.copy_of is not None]
-    others = [each for each in plain if each.target.copy_of is None]
-    made = [Of(each.state, each.things, each.cause) for each in writings if each.state is not None]
-    became: list[Became] = [*(yield from write_objects(bucket, others)), *(yield from copy_objects(bucket, copies))]
-    return [*became, *(yield from follow(bucket, pipeline, made, is_current, home=home))]
-
-
 def messages_of(target: ToQueue, place: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows that become messages of a target, with their columns."""
     import pyarrow as pa
@@ -148,10 +134,62 @@ def messages_of(target: ToQueue, place: int, batch: pa.RecordBatch) -> pa.Record
     return pa.RecordBatch.from_struct_array(column)
 
 
-def buckets_of(targets: Sequence[Target]) -> list[str]:
-    """The URLs of the buckets that targets have of their own."""
-    urls = (each.bucket for each in targets if isinstance(each, ToObjects | ToQueue))
-    return list(dict.fromkeys(url for url in urls if url is not None))
+class Buckets:
+    """The buckets that a pipeline writes to: its own, and those of its targets. `of` has one open, by its URL, which is
+    None for its own."""
+
+    def __init__(self, pipeline: str, targets: Sequence[Target], of: Callable[[str | None], Bucket]) -> None:
+        self._pipeline = pipeline
+        self._targets = targets
+        self.of = of
+
+    def open_all(self) -> None:
+        """Open all of them: one that is unavailable is not the rows' fault."""
+        for target in self._targets:
+            if isinstance(target, ToObjects | ToQueue) and target.bucket is not None:
+                with elsewhere(target.bucket):
+                    self.of(target.bucket)
+
+    def check_keys(self, url: str | None, keys: Sequence[str]) -> None:
+        """`Invalid` if a bucket can have no object under one of the keys."""
+        with elsewhere(url):
+            there = self.of(url)
+            there.run(check_keys(there.open, keys))
+
+    def carry_out(self, writings: Sequence[Writing]) -> list[Became]:
+        """Write what goes to one bucket, together; what became of each."""
+        url = writings[0].bucket
+        with elsewhere(url):
+            there = self.of(url)
+            home = "" if url is None or all(each.state is None for each in writings) else self._name
+            became: list[Became] = there.run(self._carried_out(there.open, writings, home))
+            return became
+
+    def _carried_out(self, bucket: OpenBucket, writings: Sequence[Writing], home: str) -> Procedure[list[Became]]:
+        plain = [
+            Wanted(target, thing, each.cause)
+            for each in writings
+            if each.state is None
+            for target, thing in each.things
+        ]
+        copies = [each for each in plain if each.target.copy_of is not None]
+        others = [each for each in plain if each.target.copy_of is None]
+        made = [Of(each.state, each.things, each.cause) for each in writings if each.state is not None]
+        return [
+            *(yield from write_objects(bucket, others)),
+            *(yield from copy_objects(bucket, copies)),
+            *(yield from follow(bucket, self._pipeline, made, self._is_current, home=home)),
+        ]
+
+    @functools.cached_property
+    def _name(self) -> str:
+        """What the pipeline's bucket is called in others."""
+        home = self.of(None)
+        return str(home.run(home_of(home.open)))
+
+    def _is_current(self, state: State) -> bool:
+        home = self.of(None)
+        return bool(home.run(is_current(home.open, state)))
 
 
 @contextmanager

@@ -14,10 +14,11 @@ from bucketmq.api.opening import Opening
 from bucketmq.bucket.urls import open_store
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
+from bucketmq.pipeline.intake import Bucket
 from bucketmq.procedures.opened import OpenQueue
-from bucketmq.procedures.queues import open_queue
+from bucketmq.procedures.queues import EVENTS, open_queue
 from bucketmq.procedures.requests import Procedure
-from bucketmq.spark.options import Place
+from bucketmq.spark.options import Place, other_place
 
 Result = TypeVar("Result")
 
@@ -52,3 +53,9 @@ def opened(place: Place, *, create: bool = False) -> Opened:
         if name not in _opened:
             _opened[name] = Opened(place, create=create)
         return _opened[name]
+
+
+def bucket_at(home: Place, url: str | None) -> Bucket:
+    """The bucket of `home`, or that of a target."""
+    here = opened(home if url is None else other_place(home, url, EVENTS), create=True)
+    return Bucket(here.queue.bucket, here.run)

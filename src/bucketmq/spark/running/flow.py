@@ -7,6 +7,7 @@ become objects, `_cause`. Rows of one batch come out in their order, those that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,13 +16,12 @@ from bucketmq.pipeline.chain import Chain, Failed, PutOff, Ran
 from bucketmq.pipeline.columns import arrow_schema
 from bucketmq.pipeline.dead import DEAD, Back, fallen_message, fallen_row, times_back
 from bucketmq.pipeline.ends import FromEvents, FromTable, ToObjects
-from bucketmq.pipeline.intake import Bucket, Taken, intake_of
-from bucketmq.pipeline.objects import check_keys
+from bucketmq.pipeline.intake import Taken, intake_of
 from bucketmq.pipeline.pipeline import Pipeline
 from bucketmq.pipeline.shape import CAUSE
-from bucketmq.pipeline.writing import buckets_of, elsewhere, settled
-from bucketmq.procedures.queues import EVENTS
-from bucketmq.spark.options import Place, other_place
+from bucketmq.pipeline.writing import Buckets, settled
+from bucketmq.spark.opened import bucket_at
+from bucketmq.spark.options import Place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,8 @@ class Flow:
     def __init__(self, pipeline: Pipeline, place: Place) -> None:
         self._pipeline = pipeline
         self._place = place
-        self._chain: Chain = pipeline.chain(self._check_keys)
+        self._buckets = Buckets(pipeline.name, pipeline.outputs, partial(bucket_at, place))
+        self._chain: Chain = pipeline.chain(self._buckets.check_keys)
         self._tells_causes = isinstance(pipeline.source, FromEvents) and any(
             isinstance(each, ToObjects) for each in pipeline.outputs
         )
@@ -47,7 +48,7 @@ class Flow:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches of one task."""
         self._settle_in()
-        intake = intake_of(self._pipeline.source, self._bucket, follows=self._pipeline.follows)
+        intake = intake_of(self._pipeline.source, lambda: self._buckets.of(None), follows=self._pipeline.follows)
         for raw in batches:
             for taken in intake.take(raw):
                 yield from self._run(raw, taken)
@@ -59,30 +60,7 @@ class Flow:
         settle_in()
         if any(stage.uses for stage in self._chain.stages):
             close_at_the_end()
-        self._open_others()
-
-    def _bucket(self) -> Bucket:
-        from bucketmq.spark.opened import opened
-
-        here = opened(self._place, create=True)
-        return Bucket(here.queue.bucket, here.run)
-
-    def _open_others(self) -> None:
-        """Buckets of targets: one that is unavailable is not the rows' fault."""
-        for url in buckets_of(self._pipeline.outputs):
-            self._elsewhere(url)
-
-    def _elsewhere(self, url: str) -> Bucket:
-        from bucketmq.spark.opened import opened
-
-        with elsewhere(url):
-            there = opened(other_place(self._place, url, EVENTS), create=True)
-            return Bucket(there.queue.bucket, there.run)
-
-    def _check_keys(self, url: str | None, keys: Sequence[str]) -> None:
-        bucket = self._bucket() if url is None else self._elsewhere(url)
-        with elsewhere(url):
-            bucket.run(check_keys(bucket.open, keys))
+        self._buckets.open_all()
 
     def _run(self, raw: pa.RecordBatch, taken: Taken) -> Iterator[pa.RecordBatch]:
         ran = self._chain.run(taken.batch)

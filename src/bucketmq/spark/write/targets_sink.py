@@ -9,12 +9,12 @@ holds when something dies in between.
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,16 +26,14 @@ from bucketmq.errors import Invalid
 from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.ends import ToQueue
 from bucketmq.pipeline.letters import Columns
-from bucketmq.pipeline.lineage import home_of, is_current
 from bucketmq.pipeline.shape import CAUSE
-from bucketmq.pipeline.states import State
-from bucketmq.pipeline.writing import Writing, carried_out, elsewhere, messages_of, writings_of
+from bucketmq.pipeline.writing import Buckets, Writing, elsewhere, messages_of, writings_of
 from bucketmq.procedures.bulk.publish import Made
 from bucketmq.procedures.objects.batches import in_batches
 from bucketmq.procedures.objects.metadata import NO_CAUSE, Cause
 from bucketmq.procedures.opened import OpenQueue
-from bucketmq.procedures.queues import EVENTS, open_queue
-from bucketmq.spark.opened import Opened, opened
+from bucketmq.procedures.queues import open_queue
+from bucketmq.spark.opened import Opened, bucket_at, opened
 from bucketmq.spark.options import SinkOptions, other_place
 from bucketmq.spark.worker import settle_in
 from bucketmq.spark.write.objects_sink import CONCURRENCY, OBJECTS_TOGETHER
@@ -95,6 +93,7 @@ class _TargetsWriter(Writer):
             raise Invalid(f"rows of a pipeline have the column {DEAD}; run it with bucketmq.spark.start")
         self._dead_letters = options.dead_letters
         self._pipeline, self._targets = options.ends.pipeline, options.ends.targets
+        self._buckets = Buckets(self._pipeline, self._targets, partial(bucket_at, options.place))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the objects of one task, several at a time, and its messages and dead letters as parts."""
@@ -111,7 +110,7 @@ class _TargetsWriter(Writer):
                 writings = writings_of(self._targets, living, _causes_of(living))
                 for moves in (False, True):  # what takes a source away comes after all that is made of it
                     its = [each for each in writings if each.moves == moves]
-                    for became in pool.map(self._carry_out, _together(its)):
+                    for became in pool.map(self._buckets.carry_out, _together(its)):
                         counts.update(became)
                 for each in messages.values():
                     each.take(living)
@@ -145,24 +144,9 @@ class _TargetsWriter(Writer):
         queue: OpenQueue = self._opened.run(open_queue(self._opened.queue.bucket, target.queue, {}))
         return queue
 
-    def _there(self, url: str | None, queue: str) -> Opened:
+    def _there(self, url: str, queue: str) -> Opened:
         """A queue of the bucket of a target."""
-        return self._opened if url is None else opened(other_place(self._options.place, url, queue), create=True)
-
-    def _carry_out(self, writings: Sequence[Writing]) -> list[Any]:
-        first = writings[0]
-        with elsewhere(first.bucket):
-            there = self._there(first.bucket, EVENTS)
-            bucket = there.queue.bucket
-            home = "" if first.bucket is None or first.state is None else self._name
-            return there.run(carried_out(bucket, self._pipeline, writings, self._is_current, home=home))
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return self._opened.run(home_of(self._opened.queue.bucket))
-
-    def _is_current(self, state: State) -> bool:
-        return self._opened.run(is_current(self._opened.queue.bucket, state))
+        return opened(other_place(self._options.place, url, queue), create=True)
 
     def _publish(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         told = [each for each in messages if isinstance(each, Wrote)]

@@ -19,6 +19,22 @@ _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*)|([0-9]+)|(
 
 DEPTH_MAX = 50
 
+MESSAGE_COLUMNS = {
+    "id": "string",
+    "key": "string",
+    "headers": "map<string,string>",
+    "body": "string",
+    "body_bytes": "binary",
+    "sent_at": "timestamp",
+}
+"""A message as a row."""
+
+MESSAGE_OWN = {f"message_{name}": kind for name, kind in MESSAGE_COLUMNS.items() if not name.startswith("body")}
+"""What a message has beside its body, where the fields of that are columns, too."""
+
+PLACED_COLUMNS = {**MESSAGE_COLUMNS, "shard": "int", "offset": "bigint"}
+"""A message as a row with the place where it lies: what Spark's source gives."""
+
 
 @functools.lru_cache(maxsize=512)
 def arrow_schema(ddl: str) -> pa.Schema:
@@ -56,6 +72,11 @@ def type_text(kind: pa.DataType) -> str:
     if types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     return next(name for name, simple in _simple_types().items() if simple == kind)
+
+
+def ddl_of(columns: dict[str, str]) -> str:
+    """These columns, by their names."""
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
 
 
 def ddl_of_schema(schema: pa.Schema) -> str:

@@ -15,22 +15,12 @@ from bucketmq.bucket.urls import check_url, without_secrets
 from bucketmq.errors import Invalid
 from bucketmq.events import filters
 from bucketmq.events.event import HOPS_MAX_DEFAULT
-from bucketmq.pipeline.columns import column_names
+from bucketmq.pipeline.columns import MESSAGE_COLUMNS, MESSAGE_OWN, column_names, ddl_of
 from bucketmq.pipeline.sets import FromSets
 from bucketmq.pipeline.template import check_template
 from bucketmq.pipeline.upserts import ToUpserts
 from bucketmq.procedures.queues import EVENTS, check_queue_name
 from bucketmq.queue.settings import DEAD_SUFFIX, check_name
-
-MESSAGE_COLUMNS = {
-    "id": "string",
-    "key": "string",
-    "headers": "map<string,string>",
-    "body": "string",
-    "body_bytes": "binary",
-    "sent_at": "timestamp",
-}
-"""A message as a row; see the columns of the source `format("bucketmq")`."""
 
 EVENT_COLUMNS = {
     "event_id": "string",
@@ -57,10 +47,6 @@ IfExists = Literal["keep", "replace", "newer", "newest"]
 OBJECT_BYTES_MAX = 32 << 20
 
 
-def ddl_of(columns: dict[str, str]) -> str:
-    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
-
-
 class FromQueue(msgspec.Struct, frozen=True):
     """The messages of a queue.
 
@@ -84,8 +70,7 @@ class FromQueue(msgspec.Struct, frozen=True):
     def columns(self) -> str:
         if self.body_schema is None:
             return ddl_of(MESSAGE_COLUMNS)
-        own = {f"message_{name}": kind for name, kind in MESSAGE_COLUMNS.items() if not name.startswith("body")}
-        return f"{self.body_schema}, {ddl_of(own)}"
+        return f"{self.body_schema}, {ddl_of(MESSAGE_OWN)}"
 
     @property
     def log(self) -> str:

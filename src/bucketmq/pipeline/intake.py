@@ -16,9 +16,9 @@ from bucketmq.events.event import ObjectEvent
 from bucketmq.events.filters import Decision
 from bucketmq.events.window import Window
 from bucketmq.pipeline.chain import Failed
-from bucketmq.pipeline.columns import arrow_schema
+from bucketmq.pipeline.columns import MESSAGE_OWN, arrow_schema, ddl_of
 from bucketmq.pipeline.content import BYTES_AT_ONCE, Answer, Contents, Fetched, Unreadable, Unwanted, fetch
-from bucketmq.pipeline.ends import EVENT_COLUMNS, MESSAGE_COLUMNS, FromEvents, FromQueue, FromTable, Source, ddl_of
+from bucketmq.pipeline.ends import EVENT_COLUMNS, FromEvents, FromQueue, FromTable, Source
 from bucketmq.pipeline.fitting import fit
 from bucketmq.pipeline.sets import SET_COLUMNS, FromSets
 from bucketmq.pipeline.states import State, of_event
@@ -114,8 +114,7 @@ class Bodies:
         bad = {each.row for each in failed}
         rows = [row for row in range(raw.num_rows) if row not in bad]
         columns = [structs.field(place) for place in range(len(self._fields))]
-        own = [name for name in MESSAGE_COLUMNS if not name.startswith("body")]
-        columns += [raw.column(name) for name in own]
+        columns += [raw.column(name.removeprefix("message_")) for name in MESSAGE_OWN]
         batch = pa.RecordBatch.from_arrays(columns, names=self._schema.names)
         kept = batch if not bad else batch.take(pa.array(rows, pa.int64()))
         yield Taken(fit(kept, self._schema, "the source"), rows, tuple(failed))

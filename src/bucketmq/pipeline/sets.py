@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from bucketmq.errors import Invalid
+from bucketmq.pipeline.columns import MESSAGE_OWN, ddl_of
 from bucketmq.procedures.queues import check_queue_name
 from bucketmq.procedures.rules.fan_in import Complete, Gather
 
@@ -25,13 +26,6 @@ SET_COLUMNS = {
     "last_at": "timestamp",
 }
 """A set as a row, and as the body of a message."""
-
-MESSAGE_OWN = {
-    "message_id": "string",
-    "message_key": "string",
-    "message_headers": "map<string,string>",
-    "message_sent_at": "timestamp",
-}
 
 ONCE_SECONDS = 86400.0
 """For so long a set that is sent again, because a process died, is recognised."""
@@ -62,7 +56,7 @@ class FromSets(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def columns(self) -> str:
-        return ", ".join(f"`{name}` {kind}" for name, kind in (SET_COLUMNS | MESSAGE_OWN).items())
+        return ddl_of(SET_COLUMNS | MESSAGE_OWN)
 
     @property
     def log(self) -> str:

@@ -21,9 +21,9 @@ from bucketmq.log.bodies import encode_body
 from bucketmq.outcomes import Bury, Done, Outcome, Release, Retry
 from bucketmq.pipeline.buckets import opener, write
 from bucketmq.pipeline.chain import Chain, PutOff
-from bucketmq.pipeline.columns import arrow_schema
+from bucketmq.pipeline.columns import PLACED_COLUMNS, arrow_schema, ddl_of
 from bucketmq.pipeline.content import BYTES_AT_ONCE
-from bucketmq.pipeline.ends import MESSAGE_COLUMNS, FromEvents, Source, Target, ddl_of, is_following
+from bucketmq.pipeline.ends import FromEvents, Source, Target, is_following
 from bucketmq.pipeline.intake import intake_of
 from bucketmq.pipeline.keeping import Keeping
 from bucketmq.pipeline.resources import of_process
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger("bucketmq")
-
-RAW = ddl_of({**MESSAGE_COLUMNS, "shard": "int", "offset": "bigint"})
-"""A message as the source of Spark gives it."""
 
 ROWS_AT_ONCE = 25
 """So many rows go through the stages at a time at first, unless the pipeline says how many (`task_rows`)."""
@@ -73,7 +70,7 @@ class Handler:
         self._chain = chain_of(self._buckets.check_keys)
         _load(self._chain, bucket)
         self._intake = intake_of(source, lambda: home, collapse=False, follows=any(map(is_following, targets)))
-        self._raw_of = _raw_change if isinstance(source, FromEvents) else _raw_delivery
+        self._raw_of = _raw_change if isinstance(source, FromEvents) else row_of
         self._keeping = Keeping(name, home, self._chain, lambda batch: self._write([Settled(batch, ())]))
         self._rows_at_once = task_rows or ROWS_AT_ONCE
 
@@ -179,7 +176,8 @@ def _raw_change(change: Any) -> dict[str, Any]:
     return {"id": change.id, "body": body, "sent_at": datetime.now(UTC), "shard": 0, "offset": 0}
 
 
-def _raw_delivery(delivery: Any) -> dict[str, Any]:
+def row_of(delivery: Any) -> dict[str, Any]:
+    """A delivery as a row of the source on Spark."""
     body = delivery.body
     raw = isinstance(body, bytes)
     return {
@@ -197,4 +195,4 @@ def _raw_delivery(delivery: Any) -> dict[str, Any]:
 def _raw(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(RAW))
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(ddl_of(PLACED_COLUMNS)))

@@ -55,15 +55,17 @@ class Where:
 
     def _field(self, parts: tuple[str | int, ...]) -> Field:
         """A column, or a field inside it: what filters call a part of the body, the row being the body here."""
+        from pyarrow import types
+
         kind: Any = None
         for part in parts:
             known: Mapping[str, Any] = {field.name: field.type for field in (self._schema if kind is None else kind)}
             if part not in known:
                 raise Invalid(f"there is no column {'.'.join(map(str, parts))!r}\nThere are {', '.join(known)}.")
             kind = known[str(part)]
-            if part is not parts[-1] and not _is_struct(kind):
+            if part is not parts[-1] and not types.is_struct(kind):
                 raise Invalid(f"column {part!r} is {kind} and has no fields\nCompare it as a whole.")
-        if not _is_comparable(kind):
+        if _sort(kind) is None:
             raise Invalid(
                 f"column {'.'.join(map(str, parts))!r} is {kind}\n"
                 "where compares text, numbers and truth values; let a stage give a column of truth values."
@@ -72,9 +74,11 @@ class Where:
 
     def _check_values(self, leaf: Leaf) -> None:
         """A text is never equal to a number: a condition that compares them is never true, which nobody means."""
-        name = ".".join(map(str, leaf.field.path))
-        kind = self._kind(leaf.field)
+        kind: Any = self._schema
+        for part in leaf.field.path:
+            kind = kind.field(part).type
         wanted = _sort(kind)
+        assert wanted is not None
         match leaf:
             case Compare(value=value):
                 values: tuple[Value, ...] = (value,)
@@ -86,15 +90,10 @@ class Where:
                 return
         odd = next((each for each in values if _sort_of_value(each) != wanted), None)
         if odd is not None:
+            name = ".".join(map(str, leaf.field.path))
             raise Invalid(
                 f"column {name!r} is {kind}, which is never compared with {odd!r}\nWrite {_EXAMPLES[wanted]}."
             )
-
-    def _kind(self, field: Field) -> pa.DataType:
-        kind: Any = self._schema
-        for part in field.path:
-            kind = kind.field(part).type
-        return kind
 
 
 _EXAMPLES = {"text": 'a text, like "x"', "number": "a number, like 5", "truth": "true or false"}
@@ -106,22 +105,12 @@ def _sort_of_value(value: Value) -> str:
     return "text" if isinstance(value, str) else "number"
 
 
-def _sort(kind: pa.DataType) -> str:
+def _sort(kind: pa.DataType) -> str | None:
+    """With what a column of this type is compared; None if with nothing."""
     from pyarrow import types
 
     if types.is_boolean(kind):
         return "truth"
-    return "text" if types.is_string(kind) else "number"
-
-
-def _is_struct(kind: pa.DataType) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_struct(kind))
-
-
-def _is_comparable(kind: pa.DataType) -> bool:
-    from pyarrow import types
-
-    tests = (types.is_string, types.is_integer, types.is_floating, types.is_boolean)
-    return any(test(kind) for test in tests)
+    if types.is_string(kind):
+        return "text"
+    return "number" if types.is_integer(kind) or types.is_floating(kind) else None

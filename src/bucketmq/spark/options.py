@@ -17,6 +17,7 @@ import msgspec
 from bucketmq.bucket.settings import OPTIONS
 from bucketmq.bucket.urls import check_url, without_secrets
 from bucketmq.errors import Invalid
+from bucketmq.pipeline.columns import PLACED_COLUMNS
 from bucketmq.pipeline.ends import Target, ToObjects
 from bucketmq.procedures.queues import EVENTS, check_queue_name
 from bucketmq.queue.settings import DEAD_SUFFIX, SHARDS_MAX, check_name
@@ -58,16 +59,7 @@ SINK_OPTIONS = (
 SPARKS_OWN = frozenset({"checkpointlocation", "path", "outputmode", "queryname"})
 """Options that Spark itself puts into a source's or a sink's."""
 
-COLUMNS = {
-    "id": "string",
-    "key": "string",
-    "headers": "map<string,string>",
-    "body": "string",
-    "body_bytes": "binary",
-    "sent_at": "timestamp",
-    "shard": "int",
-    "offset": "bigint",
-}
+COLUMNS = PLACED_COLUMNS
 """The columns of the source, in their order, and their types."""
 
 ASKED_FOR = {"died": "string"}

@@ -19,6 +19,8 @@ from bucketmq.errors import BucketMQError, Invalid, NotFound, Unavailable
 from bucketmq.log.layout import head_of
 from bucketmq.outcomes import Bury, Done, Outcome, Release, Retry
 from bucketmq.pipeline.bisection import Bad, bisected
+from bucketmq.pipeline.columns import PLACED_COLUMNS, arrow_schema, ddl_of
+from bucketmq.pipeline.watcher import row_of
 from bucketmq.procedures.checks import check_seconds
 from bucketmq.procedures.claiming.bodies import fetch_bodies
 from bucketmq.procedures.claiming.claim import Lot
@@ -312,21 +314,5 @@ def arrow_of(deliveries: Sequence[Delivery]) -> pa.RecordBatch:
     """Deliveries as rows, like those of the source, and with the attempt."""
     import pyarrow as pa
 
-    bodies = [each.body for each in deliveries]
-    columns: list[tuple[str, pa.DataType, list[Any]]] = [
-        ("id", pa.string(), [each.id for each in deliveries]),
-        ("key", pa.string(), [each.key for each in deliveries]),
-        ("headers", pa.map_(pa.string(), pa.string()), [list(each.headers.items()) or None for each in deliveries]),
-        ("body", pa.string(), [_json(body) for body in bodies]),
-        ("body_bytes", pa.binary(), [body if isinstance(body, bytes) else None for body in bodies]),
-        ("sent_at", pa.timestamp("us", tz="UTC"), [each.sent_at for each in deliveries]),
-        ("shard", pa.int32(), [each.shard for each in deliveries]),
-        ("offset", pa.int64(), [each.offset for each in deliveries]),
-        ("attempt", pa.int32(), [each.attempt for each in deliveries]),
-    ]
-    arrays = [pa.array(values, kind) for _, kind, values in columns]
-    return pa.RecordBatch.from_arrays(arrays, names=[name for name, _, _ in columns])
-
-
-def _json(body: object) -> str | None:
-    return None if body is None or isinstance(body, bytes) else msgspec.json.encode(body).decode()
+    rows = [{**row_of(each), "attempt": each.attempt} for each in deliveries]
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(ddl_of({**PLACED_COLUMNS, "attempt": "int"})))

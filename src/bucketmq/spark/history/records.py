@@ -16,7 +16,7 @@ import pyarrow as pa
 from bucketmq.errors import Corrupt
 from bucketmq.log.segment import time_seconds
 from bucketmq.pipeline.columns import arrow_schema
-from bucketmq.queue.message import BodyAt, Died
+from bucketmq.queue.message import BodyAt, Died, Failure
 from bucketmq.spark.read.fetch import Chunk, Fetcher
 from bucketmq.spark.read.rows import array_of, body_columns
 
@@ -121,39 +121,22 @@ def record_batch(
         "offset": [row.offset for row in rows],
         "to": [line.to for line in lines],
         "fence": [line.fence for line in lines],
-        "died": [None if line.died is None else _died(line.died) for line in lines],
+        "died": [
+            line.died and {**_timed(line.died), "failures": list(map(_timed, line.died.failures))} for line in lines
+        ],
         "outcomes": [list(each.items()) for each in outcomes],
         "attempts": [list(each.items()) for each in attempts],
-        "deaths": [[_death(death) for death in each] for each in deaths],
+        "deaths": [list(map(_timed, each)) for each in deaths],
     }
     arrays = [array_of(field.name, values[field.name], field.type, lines) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _died(died: Died) -> dict[str, Any]:
-    failures = [
-        {"attempt": each.attempt, "error": each.error, "at": _moment(each.at), "holder": each.holder}
-        for each in died.failures
-    ]
-    return {
-        "subscription": died.subscription,
-        "shard": died.shard,
-        "offset": died.offset,
-        "at": _moment(died.at),
-        "attempts": died.attempts,
-        "failures": failures,
-    }
-
-
-def _death(death: Death) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(death), "at": _moment(death.at)}
-
-
-def _moment(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    time_seconds(text)  # or it is corrupt
-    return datetime.fromisoformat(text)
+def _timed(told: Died | Failure | Death) -> dict[str, Any]:
+    """The fields of it, those among them that there are columns for; its time as a time."""
+    if told.at is not None:
+        time_seconds(told.at)  # or it is corrupt
+    return {**msgspec.structs.asdict(told), "at": None if told.at is None else datetime.fromisoformat(told.at)}
 
 
 def day_of(line: Line) -> str:

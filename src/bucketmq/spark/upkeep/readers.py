@@ -18,7 +18,11 @@ def find(url: str, queue: str, name: str, *, txn: bool = False) -> Reader | Publ
     """How far the reader `name` of a queue has come, or what the queue remembers of a transaction that wrote to it;
     `NotFound` if there is none."""
     found = opened(place_of(url, queue, {}))
-    return found.run(_register(found.queue, name)) if txn else found.run(find_reader(found.queue, name))
+    return (
+        found.run(register_of(found.queue, check_name(name, "txn")))
+        if txn
+        else found.run(find_reader(found.queue, name))
+    )
 
 
 def forget(url: str, queue: str, name: str, *, txn: bool = False) -> Reader | Publication:
@@ -29,16 +33,13 @@ def forget(url: str, queue: str, name: str, *, txn: bool = False) -> Reader | Pu
     """
     known = find(url, queue, name, txn=txn)
     found = opened(place_of(url, queue, {}))
-    if txn:
-        found.run(forget_register(found.queue, name))
-    else:
-        found.run(forget_reader(found.queue, name))
+    found.run((forget_register if txn else forget_reader)(found.queue, name))
     return known
 
 
-def _register(queue: OpenQueue, txn: str) -> Procedure[Publication]:
-    key = queue.keys.publication(check_name(txn, "txn"))
-    found = yield from get_document(Publication, key)
+def register_of(queue: OpenQueue, txn: str) -> Procedure[Publication]:
+    """What the queue remembers of a transaction; `NotFound` if nothing."""
+    found = yield from get_document(Publication, queue.keys.publication(txn))
     if found is None:
         raise NotFound(f"{queue.name!r} has no register of {txn!r}; look below {queue.keys.publications}")
     return found[0]

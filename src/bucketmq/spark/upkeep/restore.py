@@ -19,11 +19,11 @@ from bucketmq.procedures.bulk.publish import Publication, publish
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.upkeep.readers import find_reader
-from bucketmq.procedures.verbs import get_document
 from bucketmq.spark.checkpoint import folder_of
 from bucketmq.spark.opened import opened
 from bucketmq.spark.options import place_of
 from bucketmq.spark.read.offsets import Position
+from bucketmq.spark.upkeep.readers import register_of
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -92,12 +92,10 @@ def _empty(location: str | Path) -> Path:
 
 def _finished(queue: OpenQueue, transaction: str) -> Procedure[Publication]:
     while True:
-        found = yield from get_document(Publication, queue.keys.publication(transaction))
-        if found is None:
-            raise NotFound(f"{queue.name!r} has no register of {transaction!r}; look below {queue.keys.publications}")
-        if found[0].done:
-            return found[0]
-        yield from publish(queue, transaction, found[0].batch, [])
+        found = yield from register_of(queue, transaction)
+        if found.done:
+            return found
+        yield from publish(queue, transaction, found.batch, [])
 
 
 def _write(folder: Path, name: str, sources: Sequence[Position], last: int, at: float) -> None:

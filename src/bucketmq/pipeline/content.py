@@ -1,14 +1,13 @@
 """The content of objects, fetched for a batch of events: several at a time, and never more than so many bytes at once.
 
-One procedure for each object says what an executor does for it; `Contents` runs them ahead, in order. What the fetched
-bytes mean to a stage does not belong here.
+One procedure for each object says what an executor does for it; `fetch_all` runs them ahead, in order. What the bytes
+mean to a stage does not belong here.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import msgspec
@@ -17,6 +16,7 @@ from bucketmq.bucket.port import Found, Missing
 from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent, plain_version
 from bucketmq.events.filters import Filter
+from bucketmq.pipeline.ahead import ahead
 from bucketmq.pipeline.ends import FromEvents
 from bucketmq.procedures.objects.keys import full_key
 from bucketmq.procedures.objects.metadata import hops_of
@@ -60,18 +60,15 @@ def fetch(bucket: OpenBucket, source: FromEvents, chosen: Filter, event: ObjectE
     HEAD if the event does not tell the size, and what the filter needs."""
     if not (yield from matches(bucket, chosen, event, body_bytes_max=source.size_bytes_max)):
         return Unwanted()
-    found = yield from _content(bucket, source, event) if source.content is not None else _no_content(event)
+    found: Answer = Fetched(hops=event.hops)
+    if source.content is not None:
+        found = yield from _content(bucket, source, event)
     if isinstance(found, Fetched) and found.hops > source.hops_max:
         return Unreadable(
             f"loop guard: {event.key!r} was written in the {found.hops}th hop of a chain of events, and the pipeline "
             f"allows {source.hops_max}; break the loop, or raise hops_max"
         )
     return found
-
-
-def _no_content(event: ObjectEvent) -> Procedure[Answer]:
-    yield from ()
-    return Fetched(hops=event.hops)
 
 
 def _content(bucket: OpenBucket, source: FromEvents, event: ObjectEvent) -> Procedure[Answer]:
@@ -106,40 +103,23 @@ def _too_large(source: FromEvents, event: ObjectEvent, size: int) -> Unreadable:
     )
 
 
-class Contents:
-    """Fetches for events, in order, with the next few on their way."""
+def fetch_all(
+    source: FromEvents, ask: Callable[[ObjectEvent], Answer], events: Sequence[ObjectEvent], *, requests: bool
+) -> Iterator[Answer]:
+    """The answer for each event, in order, with the next few on their way if asking takes `requests`."""
+    if not requests or len(events) < 2:
+        yield from map(ask, events)
+        return
 
-    def __init__(self, source: FromEvents, ask: Callable[[ObjectEvent], Answer], *, requests: bool) -> None:
-        self._source = source
-        self._ask = ask
-        self._requests = requests
-        """Whether asking takes requests, so that it is worth a thread."""
-
-    def fetched(self, events: Sequence[ObjectEvent]) -> Iterator[Answer]:
-        """The answer for each event."""
-        if not self._requests or len(events) < 2:
-            yield from map(self._ask, events)
-            return
-        pool = ThreadPoolExecutor(self._source.concurrency, thread_name_prefix="bucketmq-content")
-        waiting: deque[tuple[int, Future[Answer]]] = deque()
-        held = 0
-        try:
-            for event in events:
-                size = self._size(event)
-                while waiting and (len(waiting) >= self._source.concurrency or held + size > BYTES_AT_ONCE):
-                    freed, future = waiting.popleft()
-                    yield future.result()
-                    held -= freed
-                waiting.append((size, pool.submit(self._ask, event)))
-                held += size
-            while waiting:
-                yield waiting.popleft()[1].result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-    def _size(self, event: ObjectEvent) -> int:
+    def size_of(event: ObjectEvent) -> int:
         """What fetching this one may bring into memory."""
-        if self._source.content is None or event.kind == "deleted":
+        if source.content is None or event.kind == "deleted":
             return 0
-        size = event.size_bytes
-        return self._source.size_bytes_max if size is None else min(size, self._source.size_bytes_max)
+        return source.size_bytes_max if event.size_bytes is None else min(event.size_bytes, source.size_bytes_max)
+
+    pool = ThreadPoolExecutor(source.concurrency, thread_name_prefix="bucketmq-content")
+    try:
+        for _, answer in ahead(pool, ask, events, most=source.concurrency, size_of=size_of, size_max=BYTES_AT_ONCE):
+            yield answer
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

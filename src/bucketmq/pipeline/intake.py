@@ -17,7 +17,7 @@ from bucketmq.events.filters import Decision
 from bucketmq.events.window import Window
 from bucketmq.pipeline.chain import Failed
 from bucketmq.pipeline.columns import MESSAGE_OWN, arrow_schema, ddl_of
-from bucketmq.pipeline.content import BYTES_AT_ONCE, Answer, Contents, Fetched, Unreadable, Unwanted, fetch
+from bucketmq.pipeline.content import BYTES_AT_ONCE, Answer, Fetched, Unreadable, Unwanted, fetch, fetch_all
 from bucketmq.pipeline.ends import EVENT_COLUMNS, FromEvents, FromQueue, FromTable, Source
 from bucketmq.pipeline.fitting import fit
 from bucketmq.pipeline.sets import SET_COLUMNS, FromSets
@@ -147,8 +147,7 @@ class Events:
         self._schema = arrow_schema(source.columns)
         self._filter = filters.parse(source.filter)
         self._bucket = bucket
-        requests = source.content is not None or not self._filter.needs.event_only
-        self._contents = Contents(source, self._ask, requests=requests)
+        self._requests = source.content is not None or not self._filter.needs.event_only
         self._windows: dict[int, Window] = {}
 
     def _ask(self, event: ObjectEvent) -> Answer:
@@ -170,7 +169,7 @@ class Events:
         wanted = [each for each in wanted if self._filter.decide(each[1]) is not Decision.NO_MATCH]
         rows: list[tuple[int, ObjectEvent, Fetched]] = []
         size = 0
-        answers = self._contents.fetched([event for _, event in wanted])
+        answers = fetch_all(self._source, self._ask, [event for _, event in wanted], requests=self._requests)
         for (row, event), answer in zip(wanted, answers, strict=True):
             match answer:
                 case Unreadable(reason=reason):

@@ -6,10 +6,8 @@ Lines come as bytes; making columns of them is `bucketmq.spark.read.rows`.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import numpy as np
@@ -19,6 +17,7 @@ from bucketmq.bucket.port import Missing
 from bucketmq.errors import Corrupt, NotFound
 from bucketmq.log.layout import join
 from bucketmq.log.segment import Part, Segment
+from bucketmq.pipeline.ahead import Asked, Got, ahead
 from bucketmq.pipeline.texts import Numbers
 from bucketmq.procedures.verbs import get
 from bucketmq.spark.opened import Opened
@@ -27,13 +26,10 @@ from bucketmq.spark.read.plan import Piece
 logger = logging.getLogger("bucketmq.spark")
 
 AHEAD = 8
-"""So many objects are on their way at a time. Where a request takes microseconds, one is enough."""
+"""So many objects are on their way at a time."""
 
 CHUNK_BYTES = 2 << 20
 """So much is made rows of at a time: what a processor's cache holds."""
-
-Asked = TypeVar("Asked")
-Got = TypeVar("Got")
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -60,7 +56,6 @@ class Fetcher:
         self._opened = opened
         self._keys = opened.queue.keys
         self._strict = strict
-        self._ahead = 0 if opened.local else AHEAD
         self._pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="bucketmq-fetch")
 
     def close(self) -> None:
@@ -115,19 +110,11 @@ class Fetcher:
         return found
 
     def ahead(self, ask: Callable[[Asked], Got], wanted: Iterable[Asked]) -> Iterator[tuple[Asked, Got]]:
-        """Each of `wanted` with its answer, in order; the next few are asked for already."""
-        if not self._ahead:
-            yield from ((each, ask(each)) for each in wanted)
-            return
-        waiting: deque[tuple[Asked, Future[Got]]] = deque()
-        for each in wanted:
-            waiting.append((each, self._pool.submit(ask, each)))
-            if len(waiting) > self._ahead:
-                asked, future = waiting.popleft()
-                yield asked, future.result()
-        while waiting:
-            asked, future = waiting.popleft()
-            yield asked, future.result()
+        """Each of `wanted` with its answer, in order; the next few are asked for already. Where a request takes
+        microseconds, none is."""
+        if self._opened.local:
+            return ((each, ask(each)) for each in wanted)
+        return ahead(self._pool, ask, wanted, most=AHEAD + 1)
 
     def _segment(self, piece: Piece) -> bytes | None:
         return self._get(self._keys.segment(piece.shard, piece.base))

@@ -19,8 +19,8 @@ from bucketmq.spark.running.flow import Flow
 from bucketmq.spark.running.frames import BeforeFrame, Framed
 from bucketmq.spark.running.progress import DEAD_LETTERS, OBSERVED
 from bucketmq.spark.source import register
-from bucketmq.spark.write.table import BatchWriter, WriteRows, write_files
-from bucketmq.spark.write.upserts import UpsertWriter
+from bucketmq.spark.write.table import WriteRows, write_batch, write_files
+from bucketmq.spark.write.upserts import write_upserts
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -111,11 +111,12 @@ def _written(
         if isinstance(each, ToTable):
             tables[number] = partial(write_files, each)
         elif isinstance(each, ToUpserts):
-            tables[number] = UpsertWriter(each, columns_of(each, pipeline.gives), place)
+            tables[number] = partial(write_upserts, each, gives=columns_of(each, pipeline.gives), place=place)
     ends = targets_option(pipeline.name, pipeline.outputs)
     common = {"path": place.url, "deadLetters": pipeline.dead_letters, "targets": ends, **of_store}
+    batches = partial(write_batch, tables, common, checkpoint)
     if _has_frame(pipeline):
-        return rows.writeStream.foreachBatch(Framed(pipeline, place, BatchWriter(tables, common, checkpoint)))
+        return rows.writeStream.foreachBatch(Framed(pipeline, place, batches))
     if tables:
-        return rows.writeStream.foreachBatch(BatchWriter(tables, common, checkpoint))
+        return rows.writeStream.foreachBatch(batches)
     return rows.writeStream.format(FORMAT).options(**common)

@@ -18,11 +18,9 @@ def find(url: str, queue: str, name: str, *, txn: bool = False) -> Reader | Publ
     """How far the reader `name` of a queue has come, or what the queue remembers of a transaction that wrote to it;
     `NotFound` if there is none."""
     found = opened(place_of(url, queue, {}))
-    return (
-        found.run(register_of(found.queue, check_name(name, "txn")))
-        if txn
-        else found.run(find_reader(found.queue, name))
-    )
+    if txn:
+        return found.run(register_of(found.queue, check_name(name, "txn")))
+    return found.run(find_reader(found.queue, name))
 
 
 def forget(url: str, queue: str, name: str, *, txn: bool = False) -> Reader | Publication:

@@ -25,28 +25,21 @@ from bucketmq.spark.options import FORMAT
 WriteRows = Callable[[DataFrame, str, int], None]
 
 
-class BatchWriter:
-    """What Spark calls with every batch: `tables` by their place among the pipeline's targets, each as something that
-    is handed the rows, the query and the batch; the other targets and the dead letters go to our own sink, whose
-    `options` these are."""
-
-    def __init__(self, tables: Mapping[int, WriteRows], options: dict[str, str], location: str) -> None:
-        self._tables = dict(tables)
-        self._options = options
-        self._location = location
-
-    def __call__(self, rows: DataFrame, batch: int) -> None:
-        query = _query_id(rows, self._location)
-        rows = rows.persist()
-        try:
-            for place, write in self._tables.items():
-                column = column_of(place)
-                write(rows.where(col(column).isNotNull()).select(f"{column}.*"), query, batch)
-            others = rows.drop(*map(column_of, self._tables))
-            sink = others.write.format(FORMAT).mode("append")
-            sink.options(**self._options, txn=query, batch=str(batch)).save()
-        finally:
-            rows.unpersist()
+def write_batch(
+    tables: Mapping[int, WriteRows], options: dict[str, str], location: str, rows: DataFrame, batch: int
+) -> None:
+    """Write a batch. `tables` are those by their place among the pipeline's targets, each as something that is handed
+    the rows, the query and the batch; the rest and the dead letters go to our own sink, whose `options` these are."""
+    query = _query_id(rows, location)
+    rows = rows.persist()
+    try:
+        for place, write in tables.items():
+            column = column_of(place)
+            write(rows.where(col(column).isNotNull()).select(f"{column}.*"), query, batch)
+        others = rows.drop(*map(column_of, tables))
+        others.write.format(FORMAT).mode("append").options(**options, txn=query, batch=str(batch)).save()
+    finally:
+        rows.unpersist()
 
 
 def write_files(target: ToTable, rows: DataFrame, query: str, batch: int) -> None:

@@ -9,6 +9,7 @@ has written is named by no head and removed later.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,78 +32,51 @@ TASKS_MAX = 200
 SHARD = "_shard"
 
 
-class UpsertWriter:
-    """Batches as commits of a table."""
+def write_upserts(target: ToUpserts, rows: DataFrame, query: str, batch: int, *, gives: str, place: Place) -> None:
+    """Write the rows of a batch, with the columns `gives`, as a commit of a table."""
+    here = opened(place, create=True)
+    columns = arrow_schema(gives)
+    if target.delete_when is not None:
+        columns = columns.remove(columns.get_field_index(target.delete_when))
 
-    def __init__(self, target: ToUpserts, gives: str, place: Place) -> None:
-        self._target = target
-        self._gives = gives
-        self._place = place
-
-    def __call__(self, rows: DataFrame, query: str, batch: int) -> None:
-        here = opened(self._place, create=True)
-        table = table_of(here.queue.bucket, self._target)
-        columns = arrow_schema(self._gives)
-        if self._target.delete_when is not None:
-            columns = columns.remove(columns.get_field_index(self._target.delete_when))
-
-        def make(job: Job) -> dict[str, Made]:
-            return self._on_executors(rows, job)
-
-        here.run(commit_elsewhere(table, columns, Mark(query, batch), make))
-
-    def _on_executors(self, rows: DataFrame, job: Job) -> dict[str, Made]:
+    def make(job: Job) -> dict[str, Made]:
         """What became of each shard that has rows, by its file."""
-        placing = Placing(self._target.shape.by, self._gives, job)
-        merging = Merging(self._target, self._gives, self._place, job)
         tasks = min(len(job.head.shards), TASKS_MAX)
-        placed = rows.mapInArrow(placing, f"{self._gives}, {SHARD} int").repartition(tasks, SHARD)
-        found = placed.mapInArrow(merging, "file string, made binary").collect()
+        placed = rows.mapInArrow(partial(_placed, target.shape.by, job), f"{gives}, {SHARD} int")
+        merging = partial(_merged, target, gives, place, job)
+        found = placed.repartition(tasks, SHARD).mapInArrow(merging, "file string, made binary").collect()
         return {row.file: msgspec.json.decode(bytes(row.made), type=Made) for row in found}
 
-
-class Placing:
-    """Adds the shard that each row belongs to, and drops rows of shards that are done."""
-
-    def __init__(self, by: str, gives: str, job: Job) -> None:
-        self._by = by
-        self._gives = gives
-        self._job = job
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
-        head: Head = self._job.head
-        for batch in batches:
-            groups = batch.column(self._by).to_pylist()
-            places = {group: head.place_of(slot_of(group)) for group in set(groups)}
-            shards = pa.array([places[group] for group in groups], pa.int32())
-            wanted = pa.array([head.shards[places[group]].file not in self._job.done for group in groups], pa.bool_())
-            yield batch.append_column(SHARD, shards).filter(wanted)
+    here.run(commit_elsewhere(table_of(here.queue.bucket, target), columns, Mark(query, batch), make))
 
 
-class Merging:
-    """Merges the rows of one task with the files of their shards."""
+def _placed(by: str, job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with the shard that each belongs to, without those of shards that are done."""
+    settle_in()
+    head: Head = job.head
+    for batch in batches:
+        groups = batch.column(by).to_pylist()
+        places = {group: head.place_of(slot_of(group)) for group in set(groups)}
+        shards = pa.array([places[group] for group in groups], pa.int32())
+        wanted = pa.array([head.shards[places[group]].file not in job.done for group in groups], pa.bool_())
+        yield batch.append_column(SHARD, shards).filter(wanted)
 
-    def __init__(self, target: ToUpserts, gives: str, place: Place, job: Job) -> None:
-        self._target = target
-        self._gives = gives
-        self._place = place
-        self._job = job
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
-        its = [batch for batch in batches if batch.num_rows]
-        if its:
-            rows = pa.Table.from_batches(its)
-            for shard in rows.column(SHARD).unique().to_pylist():
-                yield self._merge(rows.filter(pa.compute.equal(rows.column(SHARD), shard)), shard)
-
-    def _merge(self, rows: pa.Table, place: int) -> pa.RecordBatch:
-        target, head = self._target, self._job.head
-        step = latest(conform(rows.drop_columns([SHARD]), arrow_schema(self._gives)), target.shape, target.delete_when)
-        schema = read_schema(self._job.schema, "the job")
-        here: Any = opened(self._place, create=True)
-        table = table_of(here.queue.bucket, target)
-        made = here.run(write_shard(table, head, head.shards[place], schema, [step]))
-        told = [pa.array([head.shards[place].file]), pa.array([msgspec.json.encode(made)], pa.binary())]
-        return pa.RecordBatch.from_arrays(told, names=["file", "made"])
+def _merged(
+    target: ToUpserts, gives: str, place: Place, job: Job, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Merge the rows of one task with the files of their shards."""
+    settle_in()
+    its = [batch for batch in batches if batch.num_rows]
+    if not its:
+        return
+    rows, schema = pa.Table.from_batches(its), read_schema(job.schema, "the job")
+    here: Any = opened(place, create=True)
+    table = table_of(here.queue.bucket, target)
+    for number in rows.column(SHARD).unique().to_pylist():
+        own = rows.filter(pa.compute.equal(rows.column(SHARD), number)).drop_columns([SHARD])
+        step = latest(conform(own, arrow_schema(gives)), target.shape, target.delete_when)
+        shard = job.head.shards[number]
+        made = here.run(write_shard(table, job.head, shard, schema, [step]))
+        told = [pa.array([shard.file]), pa.array([msgspec.json.encode(made)], pa.binary())]
+        yield pa.RecordBatch.from_arrays(told, names=["file", "made"])

@@ -7,7 +7,7 @@ what a user writes into an option anyway travels with the query.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,19 +31,6 @@ ENDING = "endingOffsets"
 
 STORE_OPTIONS = {name for names in OPTIONS.values() for name in names}
 
-SOURCE_OPTIONS = (
-    STARTING,
-    ENDING,
-    "maxRowsPerTrigger",
-    "maxBytesPerTrigger",
-    "minPartitions",
-    "rowsPerPartition",
-    "pollInterval",
-    "failOnDataLoss",
-    "columns",
-    "bodySchema",
-    "subscription",
-)
 SINK_OPTIONS = (
     "txn",
     "batch",
@@ -144,35 +131,20 @@ def place_of(url: str, queue: str, options: Mapping[str, str]) -> Place:
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """The options of a reader, or `Invalid`. Makes no request."""
     options = _Options(given, SOURCE_OPTIONS)
-    if streaming and options.text(ENDING) is not None:
+    texts = {name: text for name in SOURCE_OPTIONS if (text := options.text(name)) is not None}
+    if streaming and ENDING in texts:
         raise Invalid("a stream has no end: leave endingOffsets out, or use spark.read")
-    name = options.text("subscription")
-    if name is not None:
-        check_name(name, "subscription")
-    starting = options.where(STARTING, EARLIEST)
-    ending = options.where(ENDING, LATEST)
     if not streaming:
         for limit in ("maxRowsPerTrigger", "maxBytesPerTrigger"):
-            if options.text(limit) is not None:
+            if limit in texts:
                 raise Invalid(f"{limit} is for streams; use endingOffsets, or spark.readStream with availableNow")
-        if name is not None:
+        if "subscription" in texts:
             raise Invalid("subscription is for streams, which have progress; leave it out, or use spark.readStream")
-        if starting == LATEST:
-            raise Invalid("a batch read that starts at the latest offset reads nothing; choose another startingOffsets")
-    return SourceOptions(
-        place=options.place(allow_dead=True),
-        starting=starting,
-        ending=ending,
-        rows_max=options.count("maxRowsPerTrigger"),
-        bytes_max=options.size("maxBytesPerTrigger"),
-        partitions_min=options.count("minPartitions"),
-        partition_rows=options.count("rowsPerPartition"),
-        poll_seconds=options.seconds("pollInterval", 1.0),
-        fail_on_data_loss=options.flag("failOnDataLoss", default=True),
-        columns=options.columns(),
-        body_schema=options.text("bodySchema"),
-        subscription=name,
-    )
+    meant = {field: read(name, texts[name]) for name, (field, read) in _SOURCE.items() if name in texts}
+    found = SourceOptions(options.place(allow_dead=True), **meant)
+    if not streaming and found.starting == LATEST:
+        raise Invalid("a batch read that starts at the latest offset reads nothing; choose another startingOffsets")
+    return found
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -271,83 +243,92 @@ class _Options:
         store = tuple(sorted((name, text) for name, text in self._given.items() if name in STORE_OPTIONS))
         return Place(whole(url), queue, store)
 
-    def where(self, name: str, default: str) -> Where:
-        text = self.text(name)
-        if text is None or text.lower() in (EARLIEST, LATEST):
-            return default if text is None else text.lower()
-        if text.lstrip().startswith("{"):
-            return self._by_shard(name, text)
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise Invalid(
-                f'{name} must be earliest, latest, offsets like {{"0": 120}} or a time like '
-                f"2026-11-16T12:00:00Z, not {text[:60]!r}"
-            ) from None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
-    def _by_shard(self, name: str, text: str) -> dict[int, int]:
-        try:
-            found = msgspec.json.decode(text, type=dict[int, int])
-        except msgspec.DecodeError as error:
-            raise Invalid(f'{name} must map shards to offsets, like {{"0": 120, "1": 7}}: {error}') from None
-        if not all(0 <= shard < SHARDS_MAX and offset >= 0 for shard, offset in found.items()):
-            raise Invalid(f"{name} has a shard or offset below 0, or a shard above {SHARDS_MAX - 1}: {text[:60]}")
-        return found
+def _where(name: str, text: str) -> Where:
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    if text.lstrip().startswith("{"):
+        return _by_shard(name, text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(
+            f'{name} must be earliest, latest, offsets like {{"0": 120}} or a time like '
+            f"2026-11-16T12:00:00Z, not {text[:60]!r}"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
-    def count(self, name: str) -> int | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        if not text.isdecimal() or int(text) < 1:
-            raise Invalid(f"{name} must be a whole number from 1, not {text[:40]!r}")
-        return int(text)
 
-    def size(self, name: str) -> int | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        number, factor = text.strip().lower().removesuffix("b"), 1
-        if number and number[-1] in _UNITS:
-            number, factor = number[:-1].strip(), _UNITS[number[-1]]
-        if not number.isdecimal() or int(number) < 1:
-            raise Invalid(f"{name} must be bytes, like 64m or 67108864, not {text[:40]!r}")
-        return int(number) * factor
+def _by_shard(name: str, text: str) -> dict[int, int]:
+    try:
+        found = msgspec.json.decode(text, type=dict[int, int])
+    except msgspec.DecodeError as error:
+        raise Invalid(f'{name} must map shards to offsets, like {{"0": 120, "1": 7}}: {error}') from None
+    if not all(0 <= shard < SHARDS_MAX and offset >= 0 for shard, offset in found.items()):
+        raise Invalid(f"{name} has a shard or offset below 0, or a shard above {SHARDS_MAX - 1}: {text[:60]}")
+    return found
 
-    def seconds(self, name: str, default: float) -> float:
-        text = self.text(name)
-        if text is None:
-            return default
-        number, factor = text.strip().lower(), 1.0
-        for unit, seconds in (("ms", 0.001), ("s", 1.0), ("m", 60.0)):
-            if number.endswith(unit):
-                number, factor = number.removesuffix(unit).strip(), seconds
-                break
-        try:
-            found = float(number) * factor
-        except ValueError:
-            found = -1.0
-        if not 0 <= found <= 3600:
-            raise Invalid(f"{name} must be 0 to 3600 seconds, like 1, 500ms or 2s, not {text[:40]!r}")
-        return found
 
-    def flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name)
-        if text is None:
-            return default
-        if text.lower() not in ("true", "false"):
-            raise Invalid(f"{name} must be true or false, not {text[:40]!r}")
-        return text.lower() == "true"
+def _count(name: str, text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise Invalid(f"{name} must be a whole number from 1, not {text[:40]!r}")
+    return int(text)
 
-    def columns(self) -> tuple[str, ...]:
-        text = self.text("columns")
-        if text is None:
-            return tuple(COLUMNS)
-        names = tuple(name.strip() for name in text.split(","))
-        odd: Any = [name for name in names if name not in COLUMNS | ASKED_FOR]
-        if odd or len(set(names)) < len(names):
-            raise Invalid(f"columns must be some of {', '.join(COLUMNS | ASKED_FOR)}, each once, not {text[:80]!r}")
-        return names
+
+def _size(name: str, text: str) -> int:
+    number, factor = _measured(text.strip().lower().removesuffix("b"), {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30})
+    if not number.isdecimal() or int(number) < 1:
+        raise Invalid(f"{name} must be bytes, like 64m or 67108864, not {text[:40]!r}")
+    return int(number) * int(factor)
+
+
+def _seconds(name: str, text: str) -> float:
+    number, factor = _measured(text, {"ms": 0.001, "s": 1.0, "m": 60.0})
+    try:
+        found = float(number) * factor
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 3600:
+        raise Invalid(f"{name} must be 0 to 3600 seconds, like 1, 500ms or 2s, not {text[:40]!r}")
+    return found
+
+
+def _measured(text: str, units: Mapping[str, float]) -> tuple[str, float]:
+    """A number as text, and what it is to be multiplied with."""
+    number = text.strip().lower()
+    unit = next((each for each in units if number.endswith(each)), "")
+    return number.removesuffix(unit).strip(), units.get(unit, 1)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise Invalid(f"{name} must be true or false, not {text[:40]!r}")
+    return text.lower() == "true"
+
+
+def _columns(name: str, text: str) -> tuple[str, ...]:
+    names = tuple(each.strip() for each in text.split(","))
+    if len(set(names)) < len(names) or not set(names) <= {*COLUMNS, *ASKED_FOR}:
+        raise Invalid(f"{name} must be some of {', '.join(COLUMNS | ASKED_FOR)}, each once, not {text[:80]!r}")
+    return names
+
+
+_SOURCE: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
+    STARTING: ("starting", _where),
+    ENDING: ("ending", _where),
+    "maxRowsPerTrigger": ("rows_max", _count),
+    "maxBytesPerTrigger": ("bytes_max", _size),
+    "minPartitions": ("partitions_min", _count),
+    "rowsPerPartition": ("partition_rows", _count),
+    "pollInterval": ("poll_seconds", _seconds),
+    "failOnDataLoss": ("fail_on_data_loss", _flag),
+    "columns": ("columns", _columns),
+    "bodySchema": ("body_schema", lambda _, text: text),
+    "subscription": ("subscription", lambda name, text: check_name(text, name)),
+}
+"""The options of the source: the field of `SourceOptions` that each is, and what reads it."""
+
+SOURCE_OPTIONS = tuple(_SOURCE)
 
 
 def whole(url: str) -> str:
@@ -356,5 +337,4 @@ def whole(url: str) -> str:
     return str(Path(url).absolute()) if is_path else url
 
 
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _BOTH = {name.lower() for name in (*SOURCE_OPTIONS, *SINK_OPTIONS)}

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -22,6 +22,7 @@ from bucketmq.engines.asynchronous import Asynchronous
 from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.perform import Hands
 from bucketmq.events.event import ObjectEvent
+from bucketmq.events.signing import new_secret
 from bucketmq.notify.lazy import LazyPoster
 from bucketmq.server.access import make_access
 from bucketmq.server.app import Parts
@@ -29,8 +30,11 @@ from bucketmq.server.run import Listening, Server, listen, make_server
 from bucketmq.server.settings import ServerSettings
 
 TOKEN = "a-token-for-tests"
+SECRET = new_secret(b"s" * 32)
 FIXTURES = Path(__file__).parent.parent / "events" / "fixtures"
 WAIT_SECONDS = 30.0
+ADDRESSES = tuple(f"127.0.2.{number}" for number in range(1, 5))
+"""This machine's, as many as it takes to have every place of a server."""
 
 Result = TypeVar("Result")
 
@@ -209,6 +213,25 @@ def when_it_refuses(url: str, then: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=wait)
     thread.start()
     return thread
+
+
+@contextlib.contextmanager
+def clients(
+    running: Running, count: int, sent: bytes = b"", *, addresses: Sequence[str] = ADDRESSES
+) -> Iterator[list[socket.socket]]:
+    """Connections from these addresses in turn, none of which takes what it is answered."""
+    place = urlsplit(running.url)
+    with contextlib.ExitStack() as opened:
+        found = []
+        for number in range(count):
+            client = opened.enter_context(socket.socket())
+            found.append(client)
+            client.settimeout(WAIT_SECONDS)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.bind((addresses[number % len(addresses)], 0))
+            client.connect((place.hostname, place.port))
+            client.sendall(sent)
+        yield found
 
 
 def raw_request(running: Running, head: str, body: bytes = b"", token: str | None = TOKEN) -> bytes:

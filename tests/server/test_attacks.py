@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -17,16 +15,15 @@ from cloudevents.core.v1.event import CloudEvent
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import Bucket
 from bucketmq.errors import Invalid
-from bucketmq.events.signing import new_secret, sign
-from bucketmq.server import endpoint, run
+from bucketmq.events.signing import sign
+from bucketmq.server import endpoint
 from bucketmq.server.access import UNPROVEN_BYTES_MAX, WRONG_SECRETS_MAX, Budget, make_access
 from bucketmq.server.callers import ADDRESSES_MAX, FAILURES_SECONDS, Limit, caller_address, proxies_of
-from bucketmq.server.run import CONNECTIONS_MAX
 from bucketmq.server.settings import check_settings
 from bucketmq.server.wire import Refusal
 from server.running import (
+    SECRET,
     TOKEN,
-    Running,
     aio_on,
     delivered,
     payload,
@@ -37,8 +34,6 @@ from server.running import (
     until,
 )
 from server.test_hook import post
-
-SECRET = new_secret(b"s" * 32)
 
 
 def signed(body: bytes) -> dict[str, str]:
@@ -241,44 +236,3 @@ def test_one_address_holds_a_part_of_what_all_may_hold() -> None:
             pass
         assert budget.held_bytes == 80
     assert budget.held_bytes == 0
-
-
-def silent(running: Running, count: int, address: str = "127.0.0.1") -> list[socket.socket]:
-    """Connections from an address of this machine on which nothing is ever sent."""
-    place = urlsplit(running.url)
-    where = (str(place.hostname), place.port or 80)
-    return [socket.create_connection(where, timeout=30, source_address=(address, 0)) for _ in range(count)]
-
-
-def close(connections: list[socket.socket]) -> None:
-    for each in connections:
-        each.close()
-
-
-def test_idle_connections_leave_room_for_those_that_ask(server: Running) -> None:
-    """As many as there are places, from several addresses: health and senders still get theirs."""
-    idle = [each for n in range(4) for each in silent(server, CONNECTIONS_MAX // 4 + 5, f"127.0.1.{n + 1}")]
-    try:
-        for _ in range(5):
-            assert httpx2.get(f"{server.url}/healthz", timeout=30).status_code == 200
-        assert server.post("tigris", payload("tigris")).status_code == 200
-    finally:
-        close(idle)
-
-
-def test_one_address_does_not_take_all_places(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that are under way are not cut off; whoever has his share gets no more of them."""
-    monkeypatch.setattr(run, "CONNECTIONS_OF_ONE_MAX", 5)
-    body = b"Content-Length: 1000\r\n\r\n{"
-    busy = silent(server, 5, "127.0.1.1")
-    try:
-        for each in busy:
-            each.sendall(raw_request(server, "POST /events/tigris HTTP/1.1", body))
-        protocols = server._server.server_state.connections
-        until(lambda: sum(each.cycle is not None for each in protocols) == 5)
-        (late,) = silent(server, 1, "127.0.1.1")
-        assert read_all(late) == b"", "hung up on"
-        assert httpx2.get(f"{server.url}/healthz", timeout=30).status_code == 200
-    finally:
-        close([*busy, late])
-    assert server.is_healthy()

@@ -15,15 +15,17 @@ import pytest
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import PLAIN, Attributes, Refused, Unknown, Written
 from bucketmq.client import Bucket
-from bucketmq.events.signing import new_secret
 from bucketmq.server import run
 from bucketmq.server.access import WRONG_SECRETS_MAX
 from bucketmq.server.callers import site_of
 from bucketmq.server.run import PatientProtocol
 from server.running import (
+    ADDRESSES,
+    SECRET,
     TOKEN,
     Running,
     aio_on,
+    clients,
     delivered,
     payload,
     raw_request,
@@ -34,7 +36,6 @@ from server.running import (
 )
 
 PLACES = 24
-SECRET = new_secret(b"s" * 32)
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -51,26 +52,6 @@ def small(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runni
 
 def protocols(running: Running) -> list[PatientProtocol]:
     return [each for each in list(running._server.server_state.connections) if isinstance(each, PatientProtocol)]
-
-
-@contextlib.contextmanager
-def clients(running: Running, count: int, sent: bytes = b"") -> Iterator[list[socket.socket]]:
-    """Connections from several addresses of this machine, none of which takes what it is answered."""
-    port = httpx2.URL(running.url).port
-    found = []
-    try:
-        for number in range(count):
-            client = socket.socket()
-            found.append(client)
-            client.settimeout(30)
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.bind((f"127.0.2.{number % 4 + 1}", 0))
-            client.connect(("127.0.0.1", port))
-            client.sendall(sent)
-        yield found
-    finally:
-        for client in found:
-            client.close()
 
 
 def check_health(running: Running) -> None:
@@ -109,6 +90,24 @@ class Slow(MemoryStore):
             self.begun.set()
             assert self.go.wait(30)
         return super().create(key, body, attributes)
+
+
+def test_idle_connections_leave_room_for_those_that_ask(server: Running) -> None:
+    """As many as there are places, from several addresses: health and senders still get theirs."""
+    with clients(server, run.CONNECTIONS_MAX + 20):
+        check_health(server)
+
+
+def test_one_address_does_not_take_all_places(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that are under way are not cut off; whoever has his share gets no more of them."""
+    monkeypatch.setattr(run, "CONNECTIONS_OF_ONE_MAX", 5)
+    request = raw_request(server, "POST /events/tigris HTTP/1.1", b"Content-Length: 1000\r\n\r\n{")
+    with clients(server, 5, request, addresses=ADDRESSES[:1]):
+        until(lambda: sum(each.cycle is not None for each in protocols(server)) == 5)
+        with clients(server, 1, addresses=ADDRESSES[:1]) as (late,):
+            assert read_all(late) == b"", "hung up on"
+        assert httpx2.get(f"{server.url}/healthz", timeout=30).status_code == 200
+    assert server.is_healthy()
 
 
 def test_a_request_that_is_being_answered_is_never_ended_for_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,11 @@ from bucketmq.client import Bucket
 from bucketmq.errors import Invalid
 from bucketmq.events.event import ObjectEvent, time_text
 from bucketmq.events.formats import encode
-from bucketmq.events.signing import new_secret, sign
+from bucketmq.events.signing import sign
 from bucketmq.server import Endpoint, endpoint
 from bucketmq.server.run import listen
-from server.running import TOKEN, aio_on, payload, sync_on, until
+from server.running import SECRET, TOKEN, aio_on, payload, sync_on, until
 
-SECRET = new_secret(b"s" * 32)
 PENDING = 'WHERE `key` REGEXP "^pending/"'
 
 

@@ -14,15 +14,14 @@ import pytest
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.client import Bucket
 from bucketmq.errors import Invalid, Unavailable
-from bucketmq.events.signing import new_secret, sign
+from bucketmq.events.signing import sign
 from bucketmq.server import Endpoint, endpoint
 from bucketmq.server import seen as seen_module
 from bucketmq.server.place import bus_of, run_now
 from bucketmq.server.seen import PERIOD_SECONDS, TIDY_EVERY, SeenIds
-from server.running import TOKEN, sync_on
+from server.running import SECRET, TOKEN, sync_on
 from server.test_hook import batch, post
 
-SECRET = new_secret(b"s" * 32)
 CALLS: list[str] = []
 
 

@@ -36,6 +36,9 @@ from server.running import (
 )
 
 PLACES = 24
+SCRIPT = "/docs/swagger-ui-bundle.js"
+LARGE = f"GET {SCRIPT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+"""More than a megabyte."""
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -99,13 +102,17 @@ def test_idle_connections_leave_room_for_those_that_ask(server: Running) -> None
 
 
 def test_one_address_does_not_take_all_places(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that are under way are not cut off; whoever has his share gets no more of them."""
+    """Requests that are under way are not cut off; whoever has his share is told of health, and no more."""
     monkeypatch.setattr(run, "CONNECTIONS_OF_ONE_MAX", 5)
-    request = raw_request(server, "POST /events/tigris HTTP/1.1", b"Content-Length: 1000\r\n\r\n{")
+    request = unfinished(server, "POST /events/tigris HTTP/1.1", token=TOKEN)
     with clients(server, 5, request, addresses=ADDRESSES[:1]):
         until(lambda: sum(each.cycle is not None for each in protocols(server)) == 5)
-        with clients(server, 1, addresses=ADDRESSES[:1]) as (late,):
-            assert read_all(late) == b"", "hung up on"
+        with clients(server, 20, addresses=ADDRESSES[:1]) as late:
+            until(lambda: len(protocols(server)) <= 6)
+            late[-1].sendall(HEALTH)
+            until(lambda: late[-1].recv(65536).endswith(b"}"))
+            late[-1].sendall(raw_request(server, "POST /events/tigris HTTP/1.1", b"Content-Length: 1000\r\n\r\n{"))
+            assert read_all(late[-1]).startswith(b"HTTP/1.1 503 ")
         assert httpx2.get(f"{server.url}/healthz", timeout=30).status_code == 200
     assert server.is_healthy()
 
@@ -124,11 +131,83 @@ def test_a_request_that_is_being_answered_is_never_ended_for_another(monkeypatch
         assert answer.result().status_code == 200
 
 
+@pytest.mark.parametrize("addresses", [ADDRESSES, ADDRESSES[:1]])
+def test_health_is_told_while_a_bucket_that_hangs_has_every_place_taken(
+    monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, ...]
+) -> None:
+    """Nothing can be ended, because all of them wait for us; health needs no place of theirs."""
+    monkeypatch.setattr(run, "CONNECTIONS_MAX", PLACES)
+    monkeypatch.setattr(run, "CONNECTIONS_OF_ONE_MAX", PLACES // len(addresses))
+    slow, body = Slow(), payload("tigris")
+    with serving(lambda: aio_on(slow), settings_with(report_seconds=60.0)) as running:
+        whole = raw_request(running, "POST /events/tigris HTTP/1.1", f"Content-Length: {len(body)}\r\n\r\n".encode())
+        with clients(running, PLACES - 1, whole + body, addresses=addresses) as senders:
+            try:
+                until(lambda: sum(not each._waits_for_client for each in protocols(running)) == PLACES - 1)
+                with clients(running, PLACES, HEALTH, addresses=addresses) as asking:
+                    until(lambda: b'"ok"' in asking[-1].recv(65536))
+                    asking[-1].sendall(whole + body)
+                    told = read_all(asking[-1])
+                    assert told.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1\r\n" in told.lower()
+                    with clients(running, 1, HEALTH, addresses=addresses) as (asking_again,):
+                        assert asking_again.recv(65536).startswith(b"HTTP/1.1 200 ")
+                        until(lambda: len(protocols(running)) <= PLACES)
+            finally:
+                slow.go.set()
+            assert all(each.recv(65536).startswith(b"HTTP/1.1 200 ") for each in senders)
+        assert running.is_healthy()
+
+
+def test_requests_whose_clients_are_gone_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold no connection, but what is done for them goes on."""
+    monkeypatch.setattr(run, "CONNECTIONS_MAX", PLACES)
+    slow, body = Slow(), payload("tigris")
+    with serving(lambda: aio_on(slow), settings_with(report_seconds=60.0)) as running:
+        whole = raw_request(running, "POST /events/tigris HTTP/1.1", f"Content-Length: {len(body)}\r\n\r\n".encode())
+        tasks = running._server.server_state.tasks
+        try:
+            for _ in range(2):
+                before = len(tasks)
+                with clients(running, PLACES // 2, whole + body):
+                    until(lambda before=before: len(tasks) == before + PLACES // 2)  # type: ignore[misc]
+                until(lambda: not protocols(running))
+            assert running.post("tigris", body).status_code == 503
+            assert running.stranger.get("/healthz").status_code == 200
+        finally:
+            slow.go.set()
+        until(lambda: not tasks)
+        assert running.is_healthy()
+
+
+def test_answers_that_are_not_taken_hold_a_bounded_amount_of_memory(
+    small: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those who hold most, the oldest is thrown away; an honest client in between is not."""
+    size = len(small.http.get(SCRIPT).content)
+    monkeypatch.setattr(run, "UNTAKEN_BYTES_MAX", 3 * size)
+    with clients(small, 1, LARGE, addresses=ADDRESSES[:1]) as (honest,):
+        until(lambda: any(each._unsent for each in protocols(small)))
+        with clients(small, PLACES // 3, LARGE, addresses=ADDRESSES[1:2]):
+            until(lambda: len(protocols(small)) == 3)
+            assert sum(each._unsent for each in protocols(small)) <= 3 * size
+            honest.sendall(HEALTH.replace(b"Host", b"Connection: close\r\nHost"))
+            assert len(read_all(honest)) > size
+    assert small.is_healthy()
+
+
+def test_the_system_takes_little_of_an_answer_before_its_client_does(server: Running) -> None:
+    """What it takes is memory too, and nobody here can see it."""
+    size = len(server.http.get(SCRIPT).content)
+    with clients(server, 1, LARGE) as (client,):
+        until(lambda: any(each._unsent for each in protocols(server)))
+        assert sum(each._unsent for each in protocols(server)) > size // 2
+        assert len(client.recv(65536)) > 0
+
+
 @pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
 def test_answers_that_are_not_taken_leave_room(small: Running, more: bytes) -> None:
     """Also where the server has closed the connection and the answer is still to be taken."""
-    one = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n"
-    with clients(small, 2 * PLACES, one + more + b"\r\n"):
+    with clients(small, 2 * PLACES, LARGE.replace(b"Host", more + b"Host")):
         until(lambda: any(each._unsent for each in protocols(small)))
         check_health(small)
         assert len(protocols(small)) <= PLACES
@@ -154,8 +233,7 @@ def test_an_answer_that_nobody_takes_ends_the_connection(
     small: Running, monkeypatch: pytest.MonkeyPatch, more: bytes
 ) -> None:
     monkeypatch.setattr(run, "HEADERS_SECONDS", 0.2)
-    one = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n"
-    with clients(small, 5, one + more + b"\r\n"):
+    with clients(small, 5, LARGE.replace(b"Host", more + b"Host")):
         until(lambda: any(each._unsent for each in protocols(small)))
         until(lambda: not protocols(small))
     assert small.is_healthy()
@@ -163,9 +241,8 @@ def test_an_answer_that_nobody_takes_ends_the_connection(
 
 def test_an_answer_that_is_taken_slowly_comes_whole(small: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "HEADERS_SECONDS", 0.5)
-    whole = small.http.get("/docs/swagger-ui-bundle.js").content
-    one = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n"
-    with clients(small, 1, one + b"Connection: close\r\n\r\n") as (client,):
+    whole = small.http.get(SCRIPT).content
+    with clients(small, 1, LARGE.replace(b"Host", b"Connection: close\r\nHost")) as (client,):
         until(lambda: any(each._unsent for each in protocols(small)))
         first = {each._timer for each in protocols(small)}
         got = client.recv(65536)

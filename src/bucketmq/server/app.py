@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -405,8 +406,14 @@ def add_pages(app: FastAPI, parts: Parts) -> None:
     async def docs_file(name: str) -> Response:
         if name not in SWAGGER_TYPES:
             raise Refusal(404, "there is no such file")
-        found = files("fastapi_offline").joinpath("static", name).read_bytes()
-        return Response(found, media_type=SWAGGER_TYPES[name], headers={"cache-control": "private, max-age=86400"})
+        return Response(
+            _swagger(name), media_type=SWAGGER_TYPES[name], headers={"cache-control": "private, max-age=86400"}
+        )
+
+
+@functools.cache
+def _swagger(name: str) -> bytes:
+    return files("fastapi_offline").joinpath("static", name).read_bytes()
 
 
 def schema(app: FastAPI) -> dict[str, Any]:

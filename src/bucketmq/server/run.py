@@ -7,7 +7,8 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import h11
@@ -22,6 +23,7 @@ from bucketmq.server.access import is_loopback
 from bucketmq.server.app import make_app
 from bucketmq.server.callers import Network, is_trusted, proxies_of, site_of
 from bucketmq.server.settings import ServerSettings
+from bucketmq.server.wire import Message, Receive, Refusal, Scope, Send, refuse
 
 CONNECTIONS_MAX = 512
 CONNECTIONS_OF_ONE_MAX = CONNECTIONS_MAX // 2
@@ -29,6 +31,15 @@ CONNECTIONS_OF_ONE_MAX = CONNECTIONS_MAX // 2
 HEADERS_SECONDS = 10.0
 """How long a connection may go without a whole request's headers on it, or without any of its answers being taken."""
 HEADERS_BYTES_MAX = 32 << 10
+SENDING_BYTES = 128 << 10
+"""How much of an answer the system takes before its client does. Where nothing is said it is megabytes."""
+PART_BYTES = 64 << 10
+"""How much of an answer is handed to the system at a time."""
+UNTAKEN_BYTES_MAX = 32 << 20
+"""Of answers that clients have not taken, for all connections together."""
+TAKEN = {"retry-after": "1", "connection": "close"}
+HEALTH = "/healthz"
+"""Answered by a process that is alive, also while every place is taken."""
 
 Listening = Callable[[str], None]
 """Told the address when the server listens."""
@@ -88,7 +99,6 @@ def server_of(
             access_log=False,
             proxy_headers=False,  # who is calling, and which proxies are believed, is said by `callers`
             server_header=False,
-            limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=int(stop_seconds) + 1,
             h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
         ),
@@ -105,6 +115,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENDING_BYTES)  # so have those it accepts
             listener.bind(address)
         except BaseException:
             listener.close()
@@ -151,17 +162,22 @@ class Server(uvicorn.Server):
 class PatientProtocol(H11Protocol):
     """Patient with slow clients, but not for ever: a connection on which no request is under way ends after a while,
     and so does one whose client does not take its answers. When another one needs a place, the one that has waited
-    longest for its client gives way."""
+    longest for its client gives way; where none waits, it is told of health, and nothing else."""
 
     proxies: tuple[Network, ...] = ()
 
     _timer: asyncio.TimerHandle | None = None
     _peer = _site = ""
     """The client's address, and whom that belongs to."""
+    _to_come = 0
+    """Bytes of an answer that were not handed to the system."""
+    _has_place = True
+    """False if it came when nothing could be ended for it."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.access_log = False  # a line for each request would also show what somebody put into a query
+        self.app = self._answer
         self._since = self.loop.time()
         """When the request began that is under way, or the last one ended."""
 
@@ -169,8 +185,32 @@ class PatientProtocol(H11Protocol):
         super().connection_made(transport)
         self._peer = self.client[0] if self.client is not None else ""
         self._site = site_of(self._peer)
-        self._make_room()
+        self._has_place = self._make_room()
         self._watch()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def in_parts(message: Message) -> None:
+            """Each part when its client has taken the one before."""
+            body = memoryview(message.get("body", b""))
+            self._to_come = len(body)
+            if len(body) > PART_BYTES:
+                self._bound_untaken()
+            while self._to_come > PART_BYTES:
+                self._to_come -= PART_BYTES
+                part, body = bytes(body[:PART_BYTES]), body[PART_BYTES:]
+                await send({**message, "body": part, "more_body": True})
+            self._to_come = 0
+            await send({**message, "body": bytes(body)})
+
+        if scope["path"] != HEALTH and not (len(self.tasks) <= CONNECTIONS_MAX and self._finds_place()):
+            refusal = Refusal(503, "every place is taken", "try again in a moment", headers=TAKEN)
+            await refuse(receive, send, refusal, refusal.body())
+        else:
+            await self.config.loaded_app(scope, receive, in_parts)
+
+    def _finds_place(self) -> bool:
+        self._has_place = self._has_place or self._make_room()
+        return self._has_place
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
@@ -209,27 +249,39 @@ class PatientProtocol(H11Protocol):
     @property
     def _unsent(self) -> int:
         """Bytes of answers that the client has not taken."""
-        return self.transport.get_write_buffer_size()
+        return self.transport.get_write_buffer_size() + self._to_come
 
     @property
     def _waits_for_client(self) -> bool:
         """For a request, for the rest of its body, or for its answer to be taken."""
         return self._is_idle or self.cycle.more_body or self._unsent > 0
 
-    def _make_room(self) -> None:
-        """End what has been idle longest, of this client if it has its share; else what has waited longest of all."""
-        others = [
-            each
-            for each in self.connections
-            if each is not self
-            and isinstance(each, PatientProtocol)
-            and (not each.transport.is_closing() or each._unsent > 0)
-        ]
-        own = [each for each in others if each._site == self._site]
+    def _make_room(self) -> bool:
+        """End what has been idle longest, of this client if it has its share; else what has waited longest of all.
+        Whether there is a place now."""
+        own = [each for each in self._others() if each._site == self._site]
         if len(own) >= CONNECTIONS_OF_ONE_MAX and not is_trusted(self._peer, self.proxies):
-            _end_oldest([each for each in own if each._is_idle] or [self])
-        elif len(others) >= CONNECTIONS_MAX - 1:
-            _end_oldest([each for each in others if each._waits_for_client])
+            idle = [each for each in own if each._is_idle or each._unsent > 0]
+            if not _lessen(own, CONNECTIONS_OF_ONE_MAX - 1, idle):
+                return False
+        others = self._others()
+        return _lessen(others, CONNECTIONS_MAX - 2, [each for each in others if each._waits_for_client])
+
+    def _bound_untaken(self) -> None:
+        """Throw away the oldest answer of whoever leaves most untaken, until that is little enough. The newest may be
+        as long as it is."""
+        others = self._others()
+        held: Counter[str] = Counter()
+        for each in others:
+            held[each._site] += each._unsent
+        while held.total() + self._unsent > UNTAKEN_BYTES_MAX and +held:
+            ((site, _),) = held.most_common(1)
+            oldest = min((each for each in others if each._site == site and each._unsent > 0), key=_since)
+            held[site] -= oldest._unsent
+            oldest._end()
+
+    def _others(self) -> set[Any]:
+        return self.connections - {self}
 
     def _end(self) -> None:
         """At once: what was not taken so far is thrown away."""
@@ -237,6 +289,8 @@ class PatientProtocol(H11Protocol):
             self.transport.abort()
         else:
             self.transport.close()
+        self._to_come = 0
+        self.connections.discard(self)
 
     def _watch(self) -> None:
         if not self._is_idle and not self._unsent:
@@ -259,6 +313,13 @@ class PatientProtocol(H11Protocol):
             self._timer = None
 
 
-def _end_oldest(waiting: list[PatientProtocol]) -> None:
-    if waiting:
-        min(waiting, key=lambda each: each._since)._end()
+def _lessen(found: Collection[PatientProtocol], most: int, waiting: list[PatientProtocol]) -> bool:
+    """End the oldest that wait until no more than `most` are left; whether no more than these have a place."""
+    ended = sorted(waiting, key=_since)[: max(0, len(found) - most)]
+    for each in ended:
+        each._end()
+    return sum(each._has_place for each in found) - sum(each._has_place for each in ended) <= most
+
+
+def _since(protocol: PatientProtocol) -> float:
+    return protocol._since

@@ -4,21 +4,18 @@ half, and new in the end."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import re
-import signal
 import time
 from pathlib import Path
 
 import pytest
-from processes.below import EXECUTOR, PYTHON_WORKER, below
+from processes.below import EXECUTOR, PYTHON_WORKER
+from processes.parts import kill, last_words, supervised
 
 import bucketmq
 from apps.documents.shelf import sections, texts_of
 from bucketmq.apps.documents.names import table_of
-from bucketmq.crew import Crew
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
@@ -58,41 +55,34 @@ def test_whatever_is_killed_every_document_is_whole_and_the_newest_in_the_end(
     if executor is not None:
         pytest.importorskip("pyspark")
     environment = {"BUCKETMQ_URL": place, "DOCUMENTS_ENCODERS": "none", "BUCKETMQ_PROBE": "off"}
-    with bucketmq.connect(place) as bucket, Crew(tmp_path, environment) as crew:
+    with bucketmq.connect(place) as bucket:
         table = bucket.table(table_of("none"))
-        for name, (part, *words) in parts.items():
-            crew.start(name, "--json", "apps", "run", "documents", "--only", part, *words)
         by = time.monotonic() + WAIT_SECONDS
         expected: dict[str, int] = {}
+        with supervised("documents", parts, tmp_path, environment) as running:
 
-        def until_whole(wanted: int) -> None:
-            """At least so many documents are as they should be; none is half there meanwhile."""
-            while sum(versions_of(table).get(doc) == version for doc, version in expected.items()) < wanted:
-                assert time.monotonic() < by, {name: each.last_words() for name, each in crew.members.items()}
+            def until_whole(wanted: int) -> None:
+                """At least so many documents are as they should be; none is half there meanwhile."""
+                while sum(versions_of(table).get(doc) == version for doc, version in expected.items()) < wanted:
+                    wait()
+
+            def wait() -> None:
+                running.look()
+                assert time.monotonic() < by, last_words(running)
                 time.sleep(0.1)
 
-        victims = itertools.cycle(crew.members.values())
-        for version in range(rounds):
-            for number in range(DOCUMENTS):
-                expected[f"docs/{number}.md"] = version
-            bucket.put_many({doc: document(doc, version) for doc in expected})
-            for doc in ("docs/0.md", "docs/1.md") if version % 2 else ():
-                bucket.delete(doc)
-                del expected[doc]
-            until_whole(1 if version else len(expected))  # it is in the middle of the rest
-            victim = next(victims)
-            workers = [] if executor is None or version % 2 else below(victim.process.pid, executor)
-            for pid in workers:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if not workers:
-                victim.kill()
-                victim.restart()
-        expected["docs/last.md"] = rounds  # whoever was killed last has come back for it
-        bucket.put("docs/last.md", document("docs/last.md", rounds))
-        while versions_of(table) != expected:
-            until_whole(0)
-            time.sleep(0.2)
-            assert time.monotonic() < by, {name: each.last_words() for name, each in crew.members.items()}
-        crew.finish(crew.members.values())
+            victims = itertools.cycle(running.parts.values())
+            for version in range(rounds):
+                for number in range(DOCUMENTS):
+                    expected[f"docs/{number}.md"] = version
+                bucket.put_many({doc: document(doc, version) for doc in expected})
+                for doc in ("docs/0.md", "docs/1.md") if version % 2 else ():
+                    bucket.delete(doc)
+                    del expected[doc]
+                until_whole(1 if version else len(expected))  # it is in the middle of the rest
+                kill(next(victims), None if version % 2 else executor)
+            expected["docs/last.md"] = rounds  # whoever was killed last has come back for it
+            bucket.put("docs/last.md", document("docs/last.md", rounds))
+            while versions_of(table) != expected:
+                wait()
         assert bucket.queue("events").dead_letters.peek(10) == []

@@ -3,10 +3,7 @@ driver of Spark, its executors, on a folder and on a real object store."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -17,14 +14,14 @@ import pytest
 pytest.importorskip("PIL")
 pytest.importorskip("pyarrow")
 
-from processes.below import EXECUTOR, below
+from processes.below import EXECUTOR
+from processes.parts import kill, last_words, supervised
 
 import bucketmq
 from apps.images.drawn import drawing, jpeg, photo
 from apps.images.running import STAGES, Images
 from apps.moderation.drawing import encoded
 from bucketmq.apps.images.places import pipeline_of
-from bucketmq.crew import Crew
 
 TABLE = {"images-table": ("images-table",)}
 WATCHERS = {name: (name, "--without-spark") for name in map(pipeline_of, STAGES)} | TABLE
@@ -62,41 +59,33 @@ def test_whatever_part_is_killed_every_image_ends_complete_and_nothing_is_left_o
         pytest.importorskip("pyspark")
     environment = {"BUCKETMQ_URL": place, "IMAGES_DESCRIBER": "embedded", "BUCKETMQ_PROBE": "off"}
     expected: dict[str, bytes] = {}
-    with bucketmq.connect(place) as bucket, Crew(tmp_path, environment) as crew:
+    with bucketmq.connect(place) as bucket:
         images = Images(bucket)
-        for name, (part, *words) in parts.items():
-            crew.start(name, "--json", "apps", "run", "images", "--only", part, *words)
-        victims = itertools.cycle(parts)
-        for number in range(COUNT):
-            key = f"raw/{number}.jpg"
-            expected[key] = jpeg(photo((80, 60), number))
-            bucket.put(key, expected[key])
-            if number % 3 == 2:
-                changed = f"raw/{number - 1}.jpg"
-                expected[changed] = encoded(drawing((60, 80)))
-                bucket.put(changed, expected[changed])
-            if number % 4 == 3:
-                bucket.delete(f"raw/{number - 3}.jpg")
-                del expected[f"raw/{number - 3}.jpg"]
-        kills, seen = 0, 0
-        by = time.monotonic() + WAIT_SECONDS
-        while not finished(images, expected):
-            assert time.monotonic() < by, {name: each.last_words() for name, each in crew.members.items()}
-            count = len(images.keys("facts/"))
-            # A driver takes long to start: it is killed when it has written something, and not all.
-            if kills < 2 * kills_min and ("driver" not in parts or count > seen):
-                seen = count
-                member = crew.members[next(victims)]
-                workers = [] if executor is None else below(member.process.pid, executor)
-                for pid in workers:  # all of them: the driver starts others
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                if not workers:
-                    member.kill()
-                    member.restart()
-                kills += 1
-            time.sleep(0.1 if "driver" in parts else 1.0)
-        crew.finish(crew.members.values())
+        with supervised("images", parts, tmp_path, environment) as running:
+            victims = itertools.cycle(running.parts.values())
+            for number in range(COUNT):
+                key = f"raw/{number}.jpg"
+                expected[key] = jpeg(photo((80, 60), number))
+                bucket.put(key, expected[key])
+                if number % 3 == 2:
+                    changed = f"raw/{number - 1}.jpg"
+                    expected[changed] = encoded(drawing((60, 80)))
+                    bucket.put(changed, expected[changed])
+                if number % 4 == 3:
+                    bucket.delete(f"raw/{number - 3}.jpg")
+                    del expected[f"raw/{number - 3}.jpg"]
+            kills, seen = 0, 0
+            by = time.monotonic() + WAIT_SECONDS
+            while not finished(images, expected):
+                assert time.monotonic() < by, last_words(running)
+                running.look()
+                count = len(images.keys("facts/"))
+                # A driver takes long to start: it is killed when it has written something, and not all.
+                if kills < 2 * kills_min and ("driver" not in parts or count > seen):
+                    seen = count
+                    kill(next(victims), executor)
+                    kills += 1
+                time.sleep(0.1 if "driver" in parts else 1.0)
         assert kills >= kills_min, "it was over before enough was killed"
         assert len(images.rows()) == len(expected), "each is there once"
         made: dict[str, Any] = images.made()

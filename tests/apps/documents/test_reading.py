@@ -254,13 +254,37 @@ def test_a_document_that_names_a_file_of_this_machine_does_not_get_it(readers: R
     assert readers.read("docs/a.docx", named).text == ""
 
 
-def test_html_that_is_made_to_take_long_is_told_and_bounded() -> None:
+def test_html_that_is_made_to_take_long_is_told_and_bounded_by_its_size() -> None:
     """Deep nesting takes its parser time that grows with the square of it."""
     readers = Readers(html_seconds=0.5)
-    with pytest.raises(Unreadable, match=r"took longer than 0\.5 seconds of CPU"):
+    with pytest.raises(Unreadable, match=r"took longer than 2\.4 seconds of CPU"):
         readers.read("docs/deep.html", b"<html><body>" + b"<div>" * 800_000)
     assert readers.read("docs/a.html", b"<div>" * 500 + b"still read").text == "still read"
     readers.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"<div>a" * 20_000, "a\n\na\n\na"),
+        (b"<ol><li>a" * 3_000, "a\n\na\n\na"),
+        (b"words<br>" * 250_000, "words\nwords"),
+    ],
+    ids=["marks in marks", "lists in lists", "lines"],
+)
+def test_html_whose_main_content_would_take_long_is_read_as_a_whole(body: bytes, text: str) -> None:
+    """Each took its library four seconds and more, or minutes."""
+    readers = Readers(html_seconds=2.0)
+    above = b"<script>no</script><h2>A <i>title</i></h2><table><tr><td>1<td>2 <b>3</b></table>"
+    read = readers.read("docs/a.html", b"<html><body>" + above + body)
+    assert read.text.startswith(f"## A title\n\n1 2 3\n\n{text}")
+    readers.close()
+
+
+def test_headings_in_a_heading_are_one() -> None:
+    """What stood in a heading is gone once the heading has its text."""
+    page = b"<html><body><h1>One<div><h2>two</h2></div>three</h1><p>" + b"Some words that are a text. " * 9
+    assert read_text("docs/a.html", page).text.startswith("# One## twothree\n\nSome words")
 
 
 @pytest.mark.slow

@@ -25,8 +25,9 @@ from bucketmq.errors import Unsupported
 SILENT_SECONDS = 60.0
 """The longest that one page may take."""
 WHOLE_SECONDS = 1_800.0
-HTML_SECONDS = 10.0
-"""Of CPU time. A page of 8 MiB takes one; of nested marks the parser takes time that grows with their square."""
+HTML_SECONDS = 3.0
+HTML_SECONDS_A_MIB = 0.5
+"""Of CPU time. A page of 8 MiB takes one second; of nested marks the parser takes time that grows with their square."""
 MEMORY_BYTES_MAX = 4 << 30
 """Of address space, which libraries reserve more of than they use."""
 
@@ -98,8 +99,9 @@ class Readers:
     def _ask(self, child: subprocess.Popen[bytes], key: str, content: bytes) -> Read | Failed | Lacking:
         assert child.stdin is not None and child.stdout is not None
         until = time.monotonic() + self._whole_seconds
+        html_seconds = self._html_seconds + HTML_SECONDS_A_MIB * len(content) / (1 << 20)
         try:
-            _write(child.stdin, msgspec.msgpack.encode(Asked(key, len(content), self._html_seconds)))
+            _write(child.stdin, msgspec.msgpack.encode(Asked(key, len(content), html_seconds)))
             child.stdin.write(content)
             child.stdin.flush()
             while True:
@@ -110,7 +112,7 @@ class Readers:
             code = child.wait()
             if code == -signal.SIGPROF:
                 raise Unreadable(
-                    f"reading it took longer than {self._html_seconds:g} seconds of CPU; it is nested too deeply, or "
+                    f"reading it took longer than {html_seconds:.1f} seconds of CPU; it is nested too deeply, or "
                     "made to"
                 ) from None
             raise Unreadable(

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from bucketmq.apps.documents.markup import text_and_title
 from bucketmq.apps.documents.office import Progress, lines_of_docx, text_of_slide
 
 PAGES_MAX = 5_000
@@ -269,20 +270,12 @@ def _ocr() -> Any:
 
 
 def _html(content: bytes) -> Text:
-    from resiliparse.extract.html2text import extract_plain_text
     from resiliparse.parse.encoding import bytes_to_str, detect_encoding
-    from resiliparse.parse.html import HTMLTree
 
     if len(content) > HTML_BYTES_MAX:
         raise Unreadable(f"it is HTML of {len(content):,} bytes, more than {HTML_BYTES_MAX:,}; divide it")
-    tree = HTMLTree.parse(bytes_to_str(content, detect_encoding(content, from_html_meta=True)))
-    if tree.body is not None:
-        for heading in tree.body.query_selector_all("h1, h2, h3, h4, h5, h6"):
-            heading.text = f"{'#' * int(heading.tag[1])} {' '.join(heading.text.split())}"
-    text = extract_plain_text(tree, main_content=True, alt_texts=False, links=False)
-    if not text.strip():  # a page that is all frame
-        text = extract_plain_text(tree, main_content=False, alt_texts=False, links=False)
-    return Text("html", clean(text), clean(tree.title or "")[:300])
+    text, title = text_and_title(bytes_to_str(content, detect_encoding(content, from_html_meta=True)))
+    return Text("html", clean(text), clean(title)[:300])
 
 
 def _docx(content: bytes, progress: Progress) -> Text:

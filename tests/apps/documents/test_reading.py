@@ -6,12 +6,13 @@ import io
 import os
 import signal
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from apps.documents.shelf import Shelf
+from apps.images.drawn import endless_jpeg, tiff_of
 from bucketmq.apps.documents import reading
 from bucketmq.apps.documents.chunking import chunks_of
 from bucketmq.apps.documents.demo.made import docx, pdf
@@ -279,6 +280,12 @@ def test_html_whose_main_content_would_take_long_is_read_as_a_whole(body: bytes,
     read = readers.read("docs/a.html", b"<html><body>" + above + body)
     assert read.text.startswith(f"## A title\n\n1 2 3\n\n{text}")
     readers.close()
+
+
+@pytest.mark.parametrize("wrap", [bytes, lambda jpeg: tiff_of(jpeg, 3000)], ids=["jpeg", "jpeg in a tiff"])
+def test_a_picture_of_endless_scans_is_told_before_anybody_waits_for_it(wrap: Callable[[bytes], bytes]) -> None:
+    with pytest.raises(Unreadable, match=r"more than 100 scans|cannot be decoded"):
+        read_text("docs/scan.jpg", wrap(endless_jpeg(3000, 20_000)))
 
 
 def test_headings_in_a_heading_are_one() -> None:

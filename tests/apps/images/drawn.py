@@ -71,6 +71,20 @@ def tiff_that_claims(sizes: Sequence[tuple[int, int]]) -> bytes:
     return bytes(made)
 
 
+def endless_jpeg(side: int, scans: int) -> bytes:
+    """A grey square, whose last scan is there so many times. Each is a pass over all pixels, and takes 42 bytes."""
+    data = encoded(Image.new("L", (side, side), 128), "JPEG", progressive=True)
+    return data[:-2] + data[data.rfind(b"\xff\xda") : -2] * scans + data[-2:]
+
+
+def tiff_of(jpeg: bytes, side: int) -> bytes:
+    """A grey TIFF whose pixels are kept as this JPEG."""
+    body = jpeg + b"\0" * (len(jpeg) % 2)
+    fields = {256: side, 257: side, 258: 8, 259: 7, 262: 1, 273: 8, 277: 1, 278: side, 279: len(jpeg)}
+    made = b"II*\0" + struct.pack("<I", 8 + len(body)) + body + struct.pack("<H", len(fields))
+    return made + b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in fields.items()) + bytes(4)
+
+
 def opened_image(data: bytes) -> Image.Image:
     return Image.open(io.BytesIO(data))
 
@@ -80,9 +94,11 @@ __all__ = [
     "corner_colours",
     "drawing",
     "encoded",
+    "endless_jpeg",
     "exif",
     "jpeg",
     "opened_image",
     "photo",
+    "tiff_of",
     "tiff_that_claims",
 ]

@@ -14,7 +14,16 @@ pytest.importorskip("PIL")
 import numpy as np
 from PIL import ExifTags, Image, ImageCms, ImageDraw, TiffImagePlugin
 
-from apps.images.drawn import CORNERS, corner_colours, encoded, exif, photo, tiff_that_claims
+from apps.images.drawn import (
+    CORNERS,
+    corner_colours,
+    encoded,
+    endless_jpeg,
+    exif,
+    photo,
+    tiff_of,
+    tiff_that_claims,
+)
 from apps.moderation.drawing import (
     animation,
     canvas,
@@ -282,16 +291,23 @@ def test_a_frame_that_is_larger_than_the_image_said_is_refused() -> None:
 
 
 def test_a_jpeg_of_endless_scans_is_refused_before_it_is_decoded() -> None:
-    """Each scan is a pass over all pixels, and takes 42 bytes of this one: to decode it would take minutes."""
-    data = encoded(Image.new("L", (5000, 5000), 128), "JPEG", progressive=True)
-    scan = data[data.rfind(b"\xff\xda") : -2]
+    """To decode it would take minutes."""
+    endless = endless_jpeg(5000, 20_000)
     with pytest.raises(Unreadable, match="more than 100 scans"):
-        thumbnails(data[:-2] + scan * 20_000 + data[-2:], SMALL)
-    seen = pictures(Fetched(data[:-2] + scan * 20_000 + data[-2:], "jpeg"))
+        thumbnails(endless, SMALL)
+    seen = pictures(Fetched(endless, "jpeg"))
     assert isinstance(seen, Unseen) and "scans" in seen.reason
     # A film behind the image, as telephones write it, and a segment of its own do not count.
+    data = endless_jpeg(5000, 0)
     noted = data[:2] + b"\xff\xe5\x08\x02" + b"\xff\xda" * 1024 + data[2:] + b"\xff\xda" * 1024
     assert thumbnails(noted, SMALL).width == 5000
+
+
+def test_a_jpeg_of_endless_scans_in_a_tiff_is_given_up_by_its_decoder() -> None:
+    """Which counts them, and stops after a hundred."""
+    assert thumbnails(tiff_of(endless_jpeg(1000, 20), 1000), SMALL).width == 1000
+    with pytest.raises(Unreadable, match="the tiff cannot be decoded"):
+        thumbnails(tiff_of(endless_jpeg(1000, 100), 1000), SMALL)
 
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "TIFF"])

@@ -239,6 +239,10 @@ def _is_scan(page: Any) -> bool:
 def _picture(content: bytes) -> Any:
     from PIL import Image
 
+    from bucketmq.models.pictures import JPEG_SCANS_MAX, has_too_many_scans
+
+    if content.startswith(b"\xff\xd8") and has_too_many_scans(content):  # of one in a TIFF, its decoder counts them
+        raise Unreadable(f"the picture is coded in more than {JPEG_SCANS_MAX} scans, each a pass over all of it")
     try:
         picture = Image.open(io.BytesIO(content))
         if picture.width * picture.height > PIXELS_MAX:

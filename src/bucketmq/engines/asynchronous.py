@@ -11,7 +11,7 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, assert_never
 
@@ -47,6 +47,9 @@ from bucketmq.procedures.requests import (
 Result = TypeVar("Result")
 
 THREADS = 32
+LOCAL_THREADS = 8
+LOCAL_REQUESTS_MIN = 4
+"""Of requests to a local store that were asked for together: how many threads share them, and how many one takes."""
 POSTS_MAX = 1024
 """Requests to other people's addresses wait apart from those to the store, and rarely for one another: threads are
 made as they are needed."""
@@ -166,7 +169,7 @@ class Asynchronous:
             case Wait(latch, seconds):
                 await _wait(latch, seconds)
             case Together(requests):
-                return await asyncio.gather(*(self._or_error(each) for each in requests))
+                return await self._together(requests)
             case Spawn(procedure, name):
                 self.spawn(procedure, name)
             case Post():
@@ -182,11 +185,12 @@ class Asynchronous:
     async def _on_thread(self, request: StoreRequest) -> Reply:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self.hands.perform, request)
 
-    async def _or_error(self, request: StoreRequest) -> Reply | BucketMQError:
-        try:
-            return await self._on_thread(request)
-        except BucketMQError as error:
-            return error
+    async def _together(self, requests: Sequence[StoreRequest]) -> list[Reply | BucketMQError]:
+        size = max(LOCAL_REQUESTS_MIN, -(-len(requests) // LOCAL_THREADS)) if self.hands.store.local else 1
+        loop, pool = asyncio.get_running_loop(), self._pool
+        parts = [requests[start : start + size] for start in range(0, len(requests), size)]
+        replies = await asyncio.gather(*(loop.run_in_executor(pool, self.hands.perform_all, part) for part in parts))
+        return [reply for part in replies for reply in part]
 
     async def _call(self, function: Any, argument: Any, crew: Crew | None) -> Any:
         """A user's handler: an async one on the loop, a plain one on a thread."""

@@ -101,17 +101,11 @@ class Blocking:
 
     def _together(self, requests: Sequence[StoreRequest]) -> list[Reply | BucketMQError]:
         if len(requests) == 1 or self.hands.store.local:
-            return [self._or_error(request) for request in requests]
+            return self.hands.perform_all(requests)
         with self._lock:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(TOGETHER_MAX, thread_name_prefix="bucketmq")
-        return list(self._pool.map(self._or_error, requests))
-
-    def _or_error(self, request: StoreRequest) -> Reply | BucketMQError:
-        try:
-            return self.hands.perform(request)
-        except BucketMQError as error:
-            return error
+        return [reply for (reply,) in self._pool.map(self.hands.perform_all, ([request] for request in requests))]
 
     def spawn(self, procedure: Procedure[None], name: str) -> None:
         """Run a procedure on a thread of its own."""

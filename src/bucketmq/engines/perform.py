@@ -9,7 +9,7 @@ import os
 import random
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from bucketmq.bucket.port import Found, Missing, Object, Page, Refused, Removed, Store, Unknown, Version, Written
@@ -121,6 +121,16 @@ class Hands:
         self.observers.on_request(request, reply, max(0.0, after - before))
         self._watch_clock(request, reply, before, after)
         return reply
+
+    def perform_all(self, requests: Iterable[StoreRequest]) -> list[Reply | BucketMQError]:
+        """What came of each, one after the other: the port's answer, or its error."""
+        return [self._or_error(request) for request in requests]
+
+    def _or_error(self, request: StoreRequest) -> Reply | BucketMQError:
+        try:
+            return self.perform(request)
+        except BucketMQError as error:
+            return error
 
     def _watch_clock(self, request: StoreRequest, reply: Reply, before: float, after: float) -> None:
         """Learn from stamps on our own writes: at once where the store tells, else when we happen to read one back."""

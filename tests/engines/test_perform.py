@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import pytest
 
 from bucketmq.bucket.memory import MemoryStore
-from bucketmq.bucket.port import Attributes, Found, Missing, Object, Refused, Removed, Version, Written
+from bucketmq.bucket.port import Attributes, Found, Missing, Object, Refused, Removed, Unknown, Version, Written
 from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
 from bucketmq.errors import Invalid, Unavailable, Unsupported
@@ -13,6 +16,7 @@ from bucketmq.pricing import cost
 from bucketmq.procedures.requests import (
     Answer,
     Create,
+    Delete,
     Get,
     Look,
     NoAnswer,
@@ -113,3 +117,32 @@ def test_an_observer_sees_every_request_and_what_came_of_it_and_harms_none() -> 
 def test_something_that_observes_nothing_is_no_observer() -> None:
     with pytest.raises(Invalid, match="on_request or on_handled"):
         Hands(MemoryStore()).observers.add(object())  # type: ignore[arg-type]
+
+
+class _Lossy(MemoryStore):
+    """Cannot force to disk what was done together."""
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        yield
+        raise Unavailable("the disk is gone")
+
+
+def test_what_was_done_together_is_in_doubt_when_it_may_not_last() -> None:
+    hands = Hands(_Lossy())
+    hands.perform(Create("a", b"1"))
+    version = version_of(hands, "a")
+    found, written, refused, removed, deleted = hands.perform_all(
+        [Get("a"), Create("b", b"1"), Create("a", b"2"), Remove("a", version), Delete("c")]
+    )
+    assert isinstance(found, Object)
+    assert written == removed == Unknown("the disk is gone")
+    assert refused == Refused()
+    assert isinstance(deleted, Unavailable)
+
+
+def test_an_error_of_one_request_leaves_the_others_their_answers() -> None:
+    missing, failed, written = Hands(MemoryStore()).perform_all([Get("a"), Get("../a"), Create("a", b"1")])
+    assert missing == Missing()
+    assert isinstance(failed, Invalid)
+    assert isinstance(written, Written)

@@ -235,6 +235,44 @@ def test_new_directories_are_on_disk_too(store: FolderStore, monkeypatch: pytest
     assert [path.rpartition("/store")[2] for path in flushed] == ["/a/b/c"]
 
 
+def test_directories_are_forced_to_disk_once_for_what_is_done_together(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = created(store, "a/key", b"1")
+    created(store, "b/key", b"1")
+    flushed: list[str] = []
+    flush = folder._flush
+
+    def noted(fd: int) -> None:
+        flushed.append(_path_of(fd).rpartition("/store")[2])
+        flush(fd)
+
+    monkeypatch.setattr(folder, "_flush", noted)
+
+    with store.together():
+        assert isinstance(store.replace("a/key", b"2", version), Written)
+        assert isinstance(store.create("a/other", b"2"), Written)
+        assert isinstance(store.create("b/other", b"2"), Written)
+        store.delete("b/key")
+        assert flushed == []
+    assert flushed == ["/a", "/b"]
+    store.delete("b/other")
+    assert flushed == ["/a", "/b", "/b"]
+
+
+def test_what_another_thread_does_at_the_same_time_is_forced_to_disk_at_once(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created(store, "a/key", b"1")
+    flushed: list[int] = []
+    monkeypatch.setattr(folder, "_flush", flushed.append)
+    with store.together():
+        other = threading.Thread(target=store.create, args=("a/other", b"2"))
+        other.start()
+        other.join()
+        assert len(flushed) == 1
+
+
 def _path_of(fd: int) -> str:
     if not Path("/proc/self/fd").exists():
         pytest.skip("needs /proc")

@@ -46,6 +46,7 @@ import itertools
 import mimetypes
 import os
 import stat
+import threading
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -101,6 +102,7 @@ _OPEN_DIRECTORIES_MAX = 100  # a shell on macOS allows a process 256 open files
 _VANISHED_MAX = 5  # how often the folder may be cleared under one call
 _MADE_MAX = 20  # how often listings may remove a directory between one call's mkdir and its link
 
+NOT_FORCED = "the directory could not be forced to disk"
 _GOOD_FILE_SYSTEMS = "use a folder on ext4, XFS, Btrfs or APFS"
 _FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync stops at the drive's cache
 _FDATASYNC: Callable[[int], None] | None = getattr(os, "fdatasync", None)
@@ -127,8 +129,9 @@ _READABLE = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
 class FolderStore:
     """Objects as files below `root`, which is made at the first write.
 
-    Costs: `get` six system calls; `create` and `replace` one file and one directory forced to disk. Directories stay
-    open between calls, at most `_OPEN_DIRECTORIES_MAX`, until `close` or until the process runs out of descriptors.
+    Costs: `get` six system calls; `create` and `replace` one file and one directory forced to disk, `remove` and
+    `delete` one directory, and `together` each directory once. Directories stay open between calls, at most
+    `_OPEN_DIRECTORIES_MAX`, until `close` or until the process runs out of descriptors.
     """
 
     lists_in_order = False
@@ -141,6 +144,7 @@ class FolderStore:
         self._root = os.path.realpath(os.path.expanduser(os.fspath(root)))
         self._lock_wait_seconds = lock_wait_seconds
         self._directories: dict[tuple[str, ...], _Directory] = {}
+        self._changed = _Changed()
         self._proven: tuple[int, int] | None = None
         self._token = os.urandom(6).hex()
         self._numbers = itertools.count()
@@ -191,7 +195,7 @@ class FolderStore:
                 return
             with self._locked(key), contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=directory.fd)
-            _flush(directory.fd)
+            self._flush(directory)
 
         self._do("delete", key, delete)
 
@@ -219,9 +223,9 @@ class FolderStore:
                 except FileNotFoundError:  # deleted by a program that ignores the locks
                     return Refused()
             try:
-                _flush(directory.fd)
+                self._flush(directory)
             except OSError as error:
-                return Unknown(f"the directory could not be forced to disk: {error.strerror}")
+                return Unknown(f"{NOT_FORCED}: {error.strerror}")
             return Removed()
 
         return self._do("remove", key, remove)
@@ -273,6 +277,21 @@ class FolderStore:
 
         return self._do("list", prefix, listing)
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Directories that this thread's writes have changed are forced to disk once, at the end of the block."""
+        changed: dict[_Directory, None] = {}
+        self._changed.here = changed
+        try:
+            yield
+        finally:
+            self._changed.here = None
+            try:
+                for directory in changed:
+                    directory.flush()
+            except OSError as error:
+                raise _translated(error, f"{NOT_FORCED} in {self._root}: {error.strerror}") from error
+
     def close(self) -> None:
         self._forget()
 
@@ -323,7 +342,7 @@ class FolderStore:
                             f"keys lie below {key!r}, so it cannot be an object here; choose another key"
                         ) from None
                     return Refused()
-        return _settle(directory, written)
+        return self._settle(directory, written)
 
     def _replace(
         self, directory: _Directory, name: str, key: str, body: bytes, version: Version, *, extra: bytes | None
@@ -335,7 +354,22 @@ class FolderStore:
                 return Refused()
             written = _stamp_over(fd, found.st_mtime_ns)
             os.rename(temporary, name, src_dir_fd=tmp.fd, dst_dir_fd=directory.fd)
-        return _settle(directory, written)
+        return self._settle(directory, written)
+
+    def _settle(self, directory: _Directory, written: os.stat_result) -> Written | Unknown:
+        """The object has its name; make the name last."""
+        try:
+            self._flush(directory)
+        except OSError as error:
+            return Unknown(f"{NOT_FORCED}: {error.strerror}")
+        return Written(_version(written), written.st_mtime_ns / 1e9)
+
+    def _flush(self, directory: _Directory) -> None:
+        """Force a directory that was changed to disk, now or at the end of `together`."""
+        if self._changed.here is None:
+            directory.flush()
+        else:
+            self._changed.here[directory] = None
 
     @contextlib.contextmanager
     def _temporary(
@@ -499,6 +533,12 @@ class FolderStore:
                     with contextlib.suppress(OSError):
                         if entry.stat(follow_symlinks=False).st_mtime < oldest:
                             os.unlink(entry.name, dir_fd=tmp.fd)
+
+
+class _Changed(threading.local):
+    """The directories that a thread has changed and forces to disk later, if it does."""
+
+    here: dict[_Directory, None] | None = None
 
 
 class _Directory:
@@ -680,15 +720,6 @@ def _write(fd: int, body: bytes) -> None:
     written = os.write(fd, body)
     while written < len(body):  # one call writes at most 2 GiB, and less on a disk that is filling up
         written += os.write(fd, memoryview(body)[written:])
-
-
-def _settle(directory: _Directory, written: os.stat_result) -> Written | Unknown:
-    """The object has its name; make the name last."""
-    try:
-        directory.flush()
-    except OSError as error:
-        return Unknown(f"the directory could not be forced to disk: {error.strerror}")
-    return Written(_version(written), written.st_mtime_ns / 1e9)
 
 
 def _stamp_over(fd: int, before_ns: int) -> os.stat_result:

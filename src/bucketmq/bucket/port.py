@@ -44,7 +44,8 @@ The contract, each line a test in `bucketmq.testing.contract`:
 from __future__ import annotations
 
 import re
-from typing import NewType, Protocol
+from contextlib import AbstractContextManager
+from typing import NewType, Protocol, runtime_checkable
 
 import msgspec
 
@@ -177,6 +178,15 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Free descriptors and connections, once no call is under way. Closing again does nothing."""
+
+
+@runtime_checkable
+class Gathering(Protocol):
+    """A store to which several requests, made one after the other, cost less than each alone."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """A block in which this thread's requests are answered before what they did lasts (contract 4): that holds when
+        the block has ended. If its end raises a `BucketMQError`, nobody can tell whether it does."""
 
 
 def check_key(key: str) -> None:

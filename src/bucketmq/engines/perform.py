@@ -5,6 +5,7 @@ HTTP requests to other people's addresses go through `Hands.send`; how they are 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import threading
@@ -12,7 +13,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
-from bucketmq.bucket.port import Found, Missing, Object, Page, Refused, Removed, Store, Unknown, Version, Written
+from bucketmq.bucket.port import (
+    Found,
+    Gathering,
+    Missing,
+    Object,
+    Page,
+    Refused,
+    Removed,
+    Store,
+    Unknown,
+    Version,
+    Written,
+)
 from bucketmq.engines.clock import StoreClock
 from bucketmq.engines.meter import Meter
 from bucketmq.errors import BucketMQError, Invalid, Unsupported
@@ -59,6 +72,7 @@ class Hands:
         self.store = store
         self.post = post
         self._close_post = close_post
+        self._together = store.together if isinstance(store, Gathering) else contextlib.nullcontext
         self.meter = Meter()
         self.observers = Observers(self.meter)
         self.clock = StoreClock(precision_seconds=0.0 if store.local else HTTP_DATE_SECONDS, local=store.local)
@@ -124,7 +138,13 @@ class Hands:
 
     def perform_all(self, requests: Iterable[StoreRequest]) -> list[Reply | BucketMQError]:
         """What came of each, one after the other: the port's answer, or its error."""
-        return [self._or_error(request) for request in requests]
+        replies: list[Reply | BucketMQError] = []
+        try:
+            with self._together():
+                replies += [self._or_error(request) for request in requests]
+        except BucketMQError as error:
+            return [_in_doubt(reply, error) for reply in replies]
+        return replies
 
     def _or_error(self, request: StoreRequest) -> Reply | BucketMQError:
         try:
@@ -173,3 +193,10 @@ def carry_out(store: Store, request: StoreRequest) -> Reply:
             return store.copy(key, target, source, attributes)
         case _:
             assert_never(request)
+
+
+def _in_doubt(reply: Reply | BucketMQError, error: BucketMQError) -> Reply | BucketMQError:
+    """What can be said of a request whose effect may not last."""
+    if reply is None:  # of a delete
+        return error
+    return Unknown(str(error)) if isinstance(reply, Written | Removed) else reply

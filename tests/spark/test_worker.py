@@ -36,3 +36,10 @@ def test_memory_that_was_let_go_is_kept_and_modules_are_overlooked() -> None:
     settled, frozen = pages_and_frozen(f"from {settle_in.__module__} import settle_in; settle_in(); settle_in()")
     assert none_frozen == 0 < frozen
     assert settled * 10 < left
+
+
+def test_what_a_task_has_imported_is_overlooked_from_the_next_one_on() -> None:
+    settle = f"from {settle_in.__module__} import settle_in; settle_in()"
+    _, once = pages_and_frozen(settle)
+    _, again = pages_and_frozen(f"{settle}; import xml.etree.ElementTree; settle_in()")
+    assert again > once

@@ -18,17 +18,27 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # <malloc.h>
 PYSPARK_DAEMON = "pyspark.daemon"
 
 
-@functools.cache
 def settle_in() -> None:
-    """To be called when a task begins; does something the first time in a process.
+    """To be called when a task begins; does something the first time in a process, and again when more was imported
+    since, such as what a model needs that the task before has loaded.
 
     - The garbage collector overlooks what was imported. PySpark collects after every task, and going through all
       modules again is most of what a small task costs.
     - Memory that was let go is kept for the next objects, up to 64 MiB, where the C library is glibc. Otherwise it
       goes back to the system and comes again in pages of zeros, which is an eighth of what reading costs.
     """
+    _overlook(len(sys.modules))
+    _keep_memory()
+
+
+@functools.cache
+def _overlook(modules: int) -> None:
     gc.collect()
     gc.freeze()
+
+
+@functools.cache
+def _keep_memory() -> None:
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, TypeError, AttributeError):

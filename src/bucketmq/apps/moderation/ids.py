@@ -7,6 +7,7 @@ key has does not belong here.
 
 from __future__ import annotations
 
+import functools
 from urllib.parse import quote, unquote_to_bytes
 
 from bucketmq.errors import Invalid
@@ -42,6 +43,7 @@ def part_of(id: str) -> str:
     return _written(check_id(id))
 
 
+@functools.lru_cache(maxsize=4096)  # every step of a post asks again
 def _written(id: str) -> str:
     part = quote(id, safe="")
     # A part that begins with a dot is hidden by some tools, and may be `.` or `..`.

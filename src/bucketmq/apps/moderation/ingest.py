@@ -7,11 +7,13 @@ The bodies are those of the public demo. Posts that come at the same time share 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, Field
 
@@ -90,11 +92,20 @@ def make_app(
     parts = Parts(bucket, check_settings(own))
     app = bare_app("BucketMQ moderation: ingest", "Takes posts to be moderated.", parts.lifespan)
     app.state.parts = parts
-    add_pages(app, parts)
     described = Depends(HTTPBearer(auto_error=False, description="A token, where one is asked for."))
 
-    @app.post(
+    async def submit(request: Request) -> Response:
+        """The post is durable when this answers 201. The same post again is the same post; another text under the same
+        id is a new revision of it."""
+        status, body, headers = await _answer(parts, request, local=is_loopback(host))
+        parts.counters.add("submissions_total", status=str(status))
+        return JSONResponse(body, status, headers=headers)
+
+    app.router.add_api_route(  # before the pages: routes are tried in order
         "/submit",
+        submit,
+        methods=["POST"],
+        route_class_override=_Bare,
         status_code=201,
         summary="Submit a post",
         response_model=Submitted,
@@ -107,14 +118,17 @@ def make_app(
         },
         dependencies=[described],
     )
-    async def submit(request: Request) -> Any:
-        """The post is durable when this answers 201. The same post again is the same post; another text under the same
-        id is a new revision of it."""
-        status, body, headers = await _answer(parts, request, local=is_loopback(host))
-        parts.counters.add("submissions_total", status=str(status))
-        return JSONResponse(body, status, headers=headers)
-
+    add_pages(app, parts)
     return app
+
+
+class _Bare(APIRoute):
+    """A route that is described like any other, while its function takes the request and makes the response itself:
+    what FastAPI does around it is a fifth of what a post costs here."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return handler
 
 
 def server_settings(tokens: tuple[str, ...], **options: Any) -> ServerSettings:

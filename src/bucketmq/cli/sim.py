@@ -29,6 +29,7 @@ def sim(
     trace: Annotated[bool, typer.Option("--trace", help="Print every step.")] = False,
     mutants: Annotated[bool, typer.Option("--mutants", help="Run the planted bugs: all must be caught.")] = False,
     bus: Annotated[bool, typer.Option("--bus", help="Run the simulator of the event bus.")] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Run the simulator of tables.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run the simulator: the real code under seeded crashes, freezes, lost replies and skewed clocks.
@@ -37,6 +38,8 @@ def sim(
     """
     try:
         from bucketmq.testing.simulation import BUS, QUEUES, main_run
+
+        kit = _tables() if tables else BUS if bus else QUEUES
     except ImportError as error:
         raise _missing("test", error) from error
     # With --trace the trace is the data.
@@ -49,7 +52,7 @@ def sim(
             trace=trace,
             mutants=mutants,
             progress=progress,
-            kit=BUS if bus else QUEUES,
+            kit=kit,
         )
     if as_json:
         emit(result)
@@ -57,6 +60,12 @@ def sim(
         _show(result)
     if result.get("failures"):
         raise typer.Exit(Code.ERROR)
+
+
+def _tables() -> Any:
+    from bucketmq.testing.simulation.tables import TABLES  # needs pyarrow
+
+    return TABLES
 
 
 def _missing(extra: str, error: ImportError) -> Unsupported:

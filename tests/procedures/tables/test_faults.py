@@ -11,7 +11,7 @@ import pytest
 
 import bucketmq
 from bucketmq.procedures import verbs
-from bucketmq.procedures.requests import Get, Pause, Replace
+from bucketmq.procedures.requests import Get, List, Pause, Replace
 from bucketmq.procedures.tables import commit as committing
 from bucketmq.procedures.tables import files as table_files
 from bucketmq.procedures.tables import unused
@@ -185,6 +185,10 @@ def is_pause(request: object) -> bool:
     return isinstance(request, Pause)
 
 
+def is_list(request: object) -> bool:
+    return isinstance(request, List) and request.prefix.endswith("/data/")
+
+
 def is_file(request: object) -> bool:
     return isinstance(request, Get) and "/data/" in request.key
 
@@ -215,6 +219,26 @@ def test_files_that_no_head_names_are_removed_and_readers_have_an_hour(blocking:
     with pytest.raises(bucketmq.NotFound, match="take another snapshot"):
         table.read(at=old)
     assert content(table) == {"a": texts("a", 2, 8)}
+
+
+def test_a_rivals_file_that_a_look_met_by_chance_stays_as_long_as_any(blocking: World) -> None:
+    table, rival = (blocking.connect().table("t", **SHAPE) for _ in range(2))
+    table.replace("a", chunks("a"))
+    blocking.advance(unused.SWEEP_SECONDS + 1)
+    bucket = blocking.connect()
+    opened = bucket.run(bucket.table("t", **SHAPE).api.open())
+    step = step_of(ReplaceGroup(chunks("a", rev=2), "a"), opened.shape)
+    # Between the head of the commit that looks, and its listing.
+    bucket.run(interrupted(commit_steps(opened, [step]), is_list, lambda: rival.replace("a", chunks("a", rev=3))))
+    blocking.advance(unused.SWEEP_SECONDS + 1)
+    old = rival.snapshot()
+    table.replace("a", chunks("a", rev=4))  # looks again, and ends the time of the rival's file
+    assert content(table, at=old) == {"a": texts("a", 2, 3)}
+    blocking.advance(unused.SWEEP_SECONDS + 1)
+    table.replace("a", chunks("a", rev=5))
+    blocking.advance(unused.SWEEP_SECONDS + 1)
+    table.replace("a", chunks("a", rev=6))
+    assert len(files(blocking)) == 2  # the living one, and the one that it replaced
 
 
 def test_what_is_stored_does_not_grow_with_history(blocking: World) -> None:

@@ -3,12 +3,13 @@
 A reader that has a head must find its files for a while, and a committer has files that are in no head yet. So a file
 is removed in two looks, each the turn of one commit in `SWEEP_SECONDS`:
 
-1. The look lists the files, and notes those that its head does not name in `unused.json`.
+1. The look lists the files, and notes in `unused.json` those that its head does not name and that were `KEEP_SECONDS`
+   old when it was made. Younger ones may be those of a rival, whose head is newer than this look's or still to come.
 2. The next look removes those that were noted at least `KEEP_SECONDS` ago, unless its own head names them.
 
-No head names a removed file later: a commit after the second look has read a head that is newer than that look, and its
-own files, being younger than `FRESH_SECONDS` at that moment, were not there at the first one. Nothing depends on the
-looks for safety, and a look that dies is made up for by the next.
+No head names a noted file later: a commit that lands after the look's has read the look's head or a newer one, and
+names only files of that head and its own, which are younger than `FRESH_SECONDS`. Nothing depends on the looks for
+safety, and a look that dies is made up for by the next.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def remove_unused(table: OpenTable, head: Head) -> Procedure[int]:
     for file in old:
         yield from delete(keys.at(file))
     entries, _ = yield from list_all(keys.data)
-    there = {entry.key.removeprefix(f"{keys.root}/") for entry in entries}
-    after = Unused(before.version + 1, now, tuple(sorted(there - head.files - set(old))))
+    aged = {
+        entry.key.removeprefix(f"{keys.root}/") for entry in entries if entry.stored_at <= head.swept_at - KEEP_SECONDS
+    }
+    after = Unused(before.version + 1, now, tuple(sorted(aged - head.files - set(old))))
     yield from put_over(keys.unused, after, version)  # whoever is refused or hears nothing leaves it to the next look
     return len(old)

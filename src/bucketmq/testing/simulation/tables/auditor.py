@@ -92,8 +92,9 @@ class Auditor(population.Auditor):
         self.model = Model(plan.shape["newer_by"] is not None)
         self.seen: list[TableState] = [TableState(frozenset(), frozenset())]
         """By version."""
-        self.applied: dict[str, set[str]] = {}
-        """The commits that are in, and which groups were newer than they."""
+        self.applied: dict[str, list[set[str]]] = {}
+        """The commits that are in, and which groups were newer than they: several answers, where commits rode together
+        in an order that their rows do not tell."""
         self.unnamed_since: dict[str, float] = {}
         """For each file that is there and in no head: since when."""
 
@@ -164,28 +165,28 @@ class Auditor(population.Auditor):
         return frozenset(found)
 
     def _explain(self, who: str, head: Head, rows: Rows, new: list[str]) -> None:
-        """Find the order in which these commits make the new rows of the old ones."""
-        for order in itertools.permutations(new):
-            model = self.model.copy()
-            stale = {token: model.apply(self.commits[token]) for token in order}
-            if model.rows() == rows:
-                self.model = model
-                self.applied |= stale
-                return
-        expected = self.model.copy()
-        for token in new:
-            self.applied[token] = expected.apply(self.commits[token])
-        self.problem(
-            f"{who} wrote version {head.version} with {new}: {_told(rows - expected.rows())} too many, "
-            f"{_told(expected.rows() - rows)} missing"
-        )
-        self.model = expected
+        """Find the orders in which these commits make the new rows of the old ones."""
+        ways = [self._in_order(order) for order in itertools.permutations(new)]
+        right = [(model, stale) for model, stale in ways if model.rows() == rows]
+        self.model, _ = (right or ways)[0]
+        self.applied |= {token: [stale[token] for _, stale in right or ways] for token in new}
+        if not right:
+            expected = self.model.rows()
+            self.problem(
+                f"{who} wrote version {head.version} with {new}: {_told(rows - expected)} too many, "
+                f"{_told(expected - rows)} missing"
+            )
+
+    def _in_order(self, order: Iterable[str]) -> tuple[Model, dict[str, set[str]]]:
+        """What the table becomes, and which groups are newer than each of these commits."""
+        model = self.model.copy()
+        return model, {token: model.apply(self.commits[token]) for token in order}
 
     def returned(self, commit: Planned, stale: Iterable[object], *, already: bool) -> None:
         """A caller was told that its commit is in."""
         if commit.token not in self.applied:
             self.problem(f"commit {commit.token} returned and is not in the table")
-        elif not already and set(stale) != self.applied[commit.token]:
+        elif not already and set(stale) not in self.applied[commit.token]:
             self.problem(f"commit {commit.token} says {stale} are newer, it was {self.applied[commit.token]}")
 
     def read(self, who: str, rows: Any, first: int, last: int) -> None:

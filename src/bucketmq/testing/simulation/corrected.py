@@ -103,14 +103,14 @@ class Corrected:
         after = self._after(survivor)
         crew.run(SOON_SECONDS, lambda: not after - crew.got[MAIN])
         if self.local and after - crew.got[MAIN]:
-            self._problem(f"{sorted(after - crew.got[MAIN])} were sent after the correction and wait for ever")
+            self.crew.problem(f"{sorted(after - crew.got[MAIN])} were sent after the correction and wait for ever")
         crew.covered["late elsewhere"] += not self.local and bool(after - crew.got[MAIN])
         crew.kill()
         crew.run(DAY_SECONDS)  # nobody is there, so it takes no time
         crew.start_receiver(MAIN)
         crew.run(2 * SOON_SECONDS, lambda: crew.sent <= crew.got[MAIN] and crew.is_drained())
         if (crew.sent - crew.got[MAIN]) or not crew.is_drained():
-            self._problem(f"a day later {sorted(crew.sent - crew.got[MAIN])} were not delivered")
+            self.crew.problem(f"a day later {sorted(crew.sent - crew.got[MAIN])} were not delivered")
         crew.covered["local" if self.local else "elsewhere"] += 1
         return crew.report(self.seed, "the clock is corrected")
 
@@ -125,7 +125,3 @@ class Corrected:
         crew.start_receiver(MAIN)
         crew.run(8.0, lambda: not crew.sending)
         return {"survivor-after", "after-0", "after-1", "after-2", "after-delayed"} & crew.sent
-
-    def _problem(self, text: str) -> None:
-        self.crew.world.note("AUDIT", text)
-        self.crew.problems.append(text)

@@ -6,7 +6,6 @@ table on purpose, so here only tokens are counted: what was sent and acknowledge
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +49,6 @@ class Crew:
 
     def __init__(self, seed: str, settings: dict[str, Any], subscriptions: tuple[str, ...], **store: Any) -> None:
         self.world = World(seed, traced=bool(store.pop("traced", False)))
-        self.random = random.Random(seed)
         self.store = SimStore(self.world, whole_seconds=False, content_versions=False, **store)
         self.subscriptions = subscriptions
         self.covered: Counter[str] = Counter()
@@ -218,6 +216,10 @@ class Crew:
         """Whether every head has settled everything up to the end of its log."""
         heads = [(self.head(name, shard), end) for shard, end in self.ends().items() for name in self.subscriptions]
         return all(head.next >= end and not any(True for _ in head.spans()) for head, end in heads)
+
+    def problem(self, text: str) -> None:
+        self.world.note("AUDIT", text)
+        self.problems.append(text)
 
     def report(self, seed: int, scene: str) -> SceneReport:
         broken = [f"{process.name}: {process.broken!r}" for process in self.processes if process.broken is not None]

@@ -113,7 +113,7 @@ class Damaged:
             missing = (expected[name] | acknowledged) - crew.got[name]
             expected[name] = missing
             if missing and name not in crew.loud and crew.store.lists_in_order and not self.is_quiet:
-                self._problem(f"{name}: {sorted(missing)} lie in the log and nobody is told")
+                crew.problem(f"{name}: {sorted(missing)} lie in the log and nobody is told")
             crew.covered["silent until mended"] += bool(missing and name not in crew.loud)
         crew.kill()
 
@@ -123,7 +123,7 @@ class Damaged:
         done = run_alone(crew.world, crew.store, mend("", QUEUE))
         crew.covered["mended"] += len(done.mended)
         if done.left:
-            self._problem(f"not mended: {[(each.kind, each.what) for each in done.left]}")
+            crew.problem(f"not mended: {[(each.kind, each.what) for each in done.left]}")
         crew.forget_deliveries()
         before = set(crew.sent)
         crew.start_sender(["mended-0", "mended-1"])
@@ -131,13 +131,13 @@ class Damaged:
             crew.start_receiver(name)
         crew.run(AFTERMATH_SECONDS, lambda: not crew.sending and crew.is_drained())
         if len(crew.sent - before) != 2:
-            self._problem("a mended queue refuses what is sent to it")
+            crew.problem("a mended queue refuses what is sent to it")
         for name in crew.subscriptions:
             missing = (expected[name] | (crew.sent - before)) - crew.got[name]
             if missing:
-                self._problem(f"{name}: {sorted(missing)} are lost though the queue was mended; {crew.loud.get(name)}")
+                crew.problem(f"{name}: {sorted(missing)} are lost though the queue was mended; {crew.loud.get(name)}")
         if not crew.is_drained():
-            self._problem(f"a mended queue is not drained: {crew.loud}")
+            crew.problem(f"a mended queue is not drained: {crew.loud}")
         self._check_losses()
 
     def _check_losses(self) -> None:
@@ -151,13 +151,9 @@ class Damaged:
         gaps = {(shard, offset) for shard, end in ends.items() for offset in range(end)} - there
         crew.covered["loss recorded"] += bool(recorded)
         if gaps - recorded:
-            self._problem(f"gaps that were never reported: {sorted(gaps - recorded)}")
+            crew.problem(f"gaps that were never reported: {sorted(gaps - recorded)}")
         if recorded - self.gone and crew.store.lists_in_order:
-            self._problem(f"recorded as lost though never there: {sorted(recorded - self.gone)}")
-
-    def _problem(self, text: str) -> None:
-        self.crew.world.note("AUDIT", text)
-        self.crew.problems.append(f"{self.damage}: {text}")
+            crew.problem(f"recorded as lost though never there: {sorted(recorded - self.gone)}")
 
     # Damage
 

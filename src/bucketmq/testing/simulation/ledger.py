@@ -31,6 +31,12 @@ class Send:
         self.slept = False
         """Whether its sender slept so long under way that nobody can tell "it was trimmed" from "it never landed"."""
 
+    def begin(self, now: float) -> None:
+        self.began_at = now if self.began_at is None else self.began_at
+
+    def answered(self, now: float) -> None:
+        self.ok_at = now if self.ok_at is None else self.ok_at
+
     def precedes(self, other: Send) -> bool:
         """Whether whoever sent `other` could know that this one was sent."""
         if self.job is other.job:
@@ -54,7 +60,10 @@ class Ledger:
         """Those of them that a worker has and no handler has begun: it may give them back."""
         self.calls_open = 0
         """Sends that are under way."""
-        self.last_ok_at = 0.0
+
+    def of(self, job: Job) -> list[Send]:
+        """The sends of the messages of one call."""
+        return [self.sends[token] for token in job.tokens]
 
     def decide(self, place: Place, kind: str) -> None:
         self.decisions.setdefault(place, []).append(kind)

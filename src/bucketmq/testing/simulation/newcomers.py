@@ -61,7 +61,7 @@ class Newcomers:
             self.crew.covered["segment deleted"] += 1
             for name, lot in self.in_hands:
                 if key in segments_of(lot):
-                    self._problem(f"{who} deletes {base_of(key)}, which {name} has in its hands")
+                    self.crew.problem(f"{who} deletes {base_of(key)}, which {name} has in its hands")
 
     def report(self) -> SceneReport:
         crew = self.crew
@@ -78,7 +78,7 @@ class Newcomers:
         crew.run(60.0, lambda: all(after <= crew.got[name] for name in self.names))
         for name in self.names:
             if after - crew.got[name]:
-                self._problem(f"{name} was not handed {sorted(after - crew.got[name])}")
+                self.crew.problem(f"{name} was not handed {sorted(after - crew.got[name])}")
             crew.covered["began with what is kept"] += any(token.startswith("old") for token in crew.got[name])
         return crew.report(self.seed, "newcomers")
 
@@ -107,14 +107,14 @@ class Newcomers:
             try:
                 received = yield from sub.claim(3, 30.0, None, keep_alive=False, fill=False)
             except BucketMQError as error:
-                self._problem(f"{name} cannot receive: {error}")
+                self.crew.problem(f"{name} cannot receive: {error}")
                 return
             for lot in received.lots:
                 yield from self._hold(name, lot)
 
     def _hold(self, name: str, lot: Lot) -> Procedure[None]:
         for key in segments_of(lot) - set(self.crew.store.keys(f"{KEYS.root}/log/")):
-            self._problem(f"{name} is handed messages of {base_of(key)}, which is gone")
+            self.crew.problem(f"{name} is handed messages of {base_of(key)}, which is gone")
         self.in_hands.append((name, lot))
         yield from Pause(self.dice.uniform(0.0, HOLD_SECONDS))
         self.in_hands.remove((name, lot))
@@ -122,10 +122,6 @@ class Newcomers:
             self.crew.got[name].add(token_of(message))
             lot.ack(offset)
         yield from settle_now(lot)
-
-    def _problem(self, text: str) -> None:
-        self.crew.world.note("AUDIT", text)
-        self.crew.problems.append(text)
 
 
 def segments_of(lot: Lot) -> set[str]:

@@ -153,8 +153,8 @@ class Run(population.Population):
         lease = float(self.plan.settings["lease_seconds"])
         asleep = self.world.between(130.0, 320.0) if self.plan.long else self.world.between(lease, 3 * lease)
         if asleep > TRIM_GUARD_SECONDS:
-            for token in (token for job in self._line_of[process].under_way for token in job.tokens):
-                self.ledger.sends[token].slept = True
+            for send in (send for job in self._line_of[process].under_way for send in self.ledger.of(job)):
+                send.slept = True
         return asleep
 
     def _chaos_is_over(self) -> bool:

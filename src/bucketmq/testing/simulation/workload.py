@@ -121,9 +121,8 @@ class Actor:
 
     def _send(self, job: Job) -> Procedure[None]:
         ledger, world = self.scene.ledger, self.scene.world
-        for token in job.tokens:
-            send = ledger.sends[token]
-            send.began_at = send.began_at if send.began_at is not None else world.now
+        for send in ledger.of(job):
+            send.begin(world.now)
             send.tries += 1
         bodies = [body_of(token, job) for token in job.tokens]
         wanted = Letters(bodies, list(job.keys), header_of(job), job.dedup_key)
@@ -154,10 +153,9 @@ class Actor:
 
     def _sent(self, job: Job, answers: list[Sent]) -> None:
         ledger, world, auditor = self.scene.ledger, self.scene.world, self.scene.auditor
-        ledger.last_ok_at = world.now
         for token, answer in zip(job.tokens, answers, strict=True):
             send = ledger.sends[token]
-            send.ok_at = send.ok_at if send.ok_at is not None else world.now
+            send.answered(world.now)
             send.ids.add(answer.id)
             if answer.duplicate:
                 world.covered["dedup takeover"] += 1
@@ -173,9 +171,8 @@ class Actor:
         while line.batches:
             job = line.batches[0]
             yield from Pause(job.gap_seconds if self.scene.is_troubled else 0.0)
-            for token in job.tokens:
-                send = ledger.sends[token]
-                send.began_at = send.began_at if send.began_at is not None else world.now
+            for send in ledger.of(job):
+                send.begin(world.now)
             try:
                 yield from self._publish(job)
             except BucketMQError as error:
@@ -183,9 +180,8 @@ class Actor:
                 world.covered["publish unknown"] += 1
                 yield from Pause(1.0)
                 continue
-            for token in job.tokens:
-                send = ledger.sends[token]
-                send.ok_at = send.ok_at if send.ok_at is not None else world.now
+            for send in ledger.of(job):
+                send.answered(world.now)
             line.batches.popleft()
         line.chores.discard("bulk")
 

@@ -132,27 +132,17 @@ class Auditor(population.Auditor):
             return
         if before.key.startswith(COPIES):
             self.world.covered["move undone"] += 1
-            sources = [
-                state
-                for name, key in self.history.keys.items()
-                if not name.startswith(COPIES)
-                for state in key.states
-                if state.body == before.body and state.landed_at <= before.landed_at
-            ]
-            moved = [
-                state.ended_by == "deleted" and not self._on_purpose(state.ended_who, state.key) for state in sources
-            ]
-            if all(moved):
+            if all(
+                state.ended_by == "deleted" and not self._on_purpose(state.ended_who, state.key)
+                for state in self.history.with_body(before.body)
+                if not state.key.startswith(COPIES) and state.landed_at <= before.landed_at
+            ):
                 self.problem(f"destroyed: {who} deleted {before}, the only copy of what was moved there")
             return
-        copies = (
-            state
-            for name, key in self.history.keys.items()
-            if name.startswith(COPIES)
-            for state in key.states
-            if state.body == before.body and state.ended_at > before.landed_at
-        )
-        if next(copies, None) is None:
+        if not any(
+            state.key.startswith(COPIES) and state.ended_at > before.landed_at
+            for state in self.history.with_body(before.body)
+        ):
             self.problem(f"destroyed: {who} deleted {before}, and there is no copy of it")
 
     def _on_purpose(self, who: str, key: str) -> bool:
@@ -169,8 +159,8 @@ class Auditor(population.Auditor):
 
     def _submitted_at(self, body: bytes) -> float:
         """When a post was last put into pending/."""
-        posts = (key for name, key in self.history.keys.items() if name.startswith("pending/"))
-        return max((state.landed_at for key in posts for state in key.states if state.body == body), default=0.0)
+        posts = (state for state in self.history.with_body(body) if state.key.startswith("pending/"))
+        return max((state.landed_at for state in posts), default=0.0)
 
     # Our own objects
 
@@ -502,10 +492,8 @@ class Auditor(population.Auditor):
     def _was_replaced(self, post: State) -> bool:
         """Whether a post was in an outcome and somebody wrote over it there."""
         return any(
-            state.body == post.body and state.ended_by == "overwritten"
-            for name, known in self.history.keys.items()
-            if name.startswith(COPIES)
-            for state in known.states
+            state.key.startswith(COPIES) and state.ended_by == "overwritten"
+            for state in self.history.with_body(post.body)
         )
 
     def _check_sets(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from bucketmq.bucket.port import Object
 from bucketmq.events.event import plain_version
 from bucketmq.procedures.objects.metadata import FROM, WRITE
@@ -63,7 +65,6 @@ class History:
 
     def __init__(self) -> None:
         self.keys: dict[str, Key] = {}
-        self.last_change_at = 0.0
 
     def of(self, key: str) -> Key:
         found = self.keys.get(key)
@@ -83,7 +84,6 @@ class History:
             before.ended_at, before.ended_by, before.ended_who = now, "overwritten", who
         state = State(key, found, who, now)
         known.states.append(state)
-        self.last_change_at = now
         return state, before
 
     def deleted(self, key: str, who: str, now: float) -> State | None:
@@ -93,8 +93,11 @@ class History:
         if before is not None:
             before.ended_at, before.ended_by, before.ended_who = now, "deleted", who
             known.deletions.append(now)
-        self.last_change_at = now
         return before
+
+    def with_body(self, body: bytes) -> Iterator[State]:
+        """Every state that ever had these bytes, whatever its key."""
+        return (state for key in self.keys.values() for state in key.states if state.body == body)
 
     def below(self, prefix: str) -> list[State]:
         """What is there now under a prefix."""

@@ -41,7 +41,7 @@ def sim(
 
         kit = _tables() if tables else BUS if bus else QUEUES
     except ImportError as error:
-        raise _missing("test", error) from error
+        raise Unsupported(f"this needs the package {error.name}; run: pip install 'bucketmq[test]'") from error
     # With --trace the trace is the data.
     with nullcontext(emit_text) if trace and not as_json else _progress(1 if seed is not None else seeds) as progress:
         result: dict[str, Any] = main_run(
@@ -66,10 +66,6 @@ def _tables() -> Any:
     from bucketmq.testing.simulation.tables import TABLES  # needs pyarrow
 
     return TABLES
-
-
-def _missing(extra: str, error: ImportError) -> Unsupported:
-    return Unsupported(f"this needs the package {error.name}; run: pip install 'bucketmq[{extra}]'")
 
 
 @contextmanager

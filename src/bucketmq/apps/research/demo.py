@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.5
 WORKERS = ("worker-1", "worker-2")
 
 
-def waits_plan(seeds: int = 8) -> Plan:
+def waits_plan() -> Plan:
     """How long customers wait: a search by halving for the servers that are enough."""
     raw = {
         "study": "waits",
@@ -40,7 +40,7 @@ def waits_plan(seeds: int = 8) -> Plan:
         "metrics": [{"name": "wait"}, {"name": "waited"}],
         "baseline": {"load": 0.8, "servers": 1},
         "search": {"by": "halving", "points": 18, "keep": 3, "resource_low": 2},
-        "seeds": 2 * seeds,
+        "seeds": 16,
         "budget": 400,
     }
     return with_version(read_plan(raw), "1")

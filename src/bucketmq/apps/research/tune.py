@@ -6,28 +6,25 @@ a time costs fewer requests; but more is wasted when a worker dies, or when its 
 
 from __future__ import annotations
 
-from typing import Any
-
 from bucketmq.apps.research import simulators
 from bucketmq.apps.research.plan import Plan, read_plan, with_version
 
 
-def tuning_plan(study: str = "tuning", *, work_seconds: float = 0.2, seeds: int = 8, **changed: Any) -> Plan:
-    """The plan: batch and lease over a grid, for work that takes so long; the library's defaults are the baseline."""
-    raw: dict[str, Any] = {
-        "study": study,
+def tuning_plan() -> Plan:
+    """The plan: batch and lease over a grid; the library's defaults are the baseline."""
+    raw = {
+        "study": "tuning",
         "about": "How many messages should a worker take at a time, and for how long?",
         "simulator": "bucketmq-worker",
         "parameters": [
             {"name": "batch", "values": [1, 5, 10, 25, 50]},
             {"name": "lease_seconds", "values": [5.0, 15.0, 60.0]},
         ],
-        "fixed": {"messages": 200, "workers": 4, "work_seconds": work_seconds, "deaths": 0.01},
+        "fixed": {"messages": 200, "workers": 4, "work_seconds": 0.2, "deaths": 0.01},
         "metrics": [{"name": "seconds"}, {"name": "requests"}, {"name": "repeated"}],
         "baseline": {"batch": 10, "lease_seconds": 60.0},
-        "seeds": seeds,
-        "budget": 15 * seeds,
-        **changed,
+        "seeds": 8,
+        "budget": 15 * 8,
     }
     _, version = simulators.load("bucketmq-worker")
     return with_version(read_plan(raw), version)

@@ -38,6 +38,9 @@ COLUMNS = """queue string, subscription string, rule string, day string, sent bi
     unsettled bigint, expired bigint, lost bigint, complete boolean"""
 
 
+_BECAME = ("settled", "dead", "unsettled", "expired")
+"""What became of a message, as lines count it."""
+
 DAY = "date_format(to_utc_timestamp(sent_at, current_timezone()), 'yyyy-MM-dd')"
 """The day in UTC, whatever the session's time zone is."""
 
@@ -201,8 +204,7 @@ def _counted(records: DataFrame, letters: DataFrame | None) -> DataFrame:
         f"case when open then 'dead' when outcome in {UNSETTLED} then 'unsettled' "
         "when outcome = 'expired' then 'expired' else 'settled' end"
     )
-    kinds = ("settled", "dead", "unsettled", "expired")
-    sums = [F.count_if(F.col("became") == kind).alias(kind) for kind in kinds]
+    sums = [F.count_if(F.col("became") == kind).alias(kind) for kind in _BECAME]
     return rows.withColumn("became", became).groupBy("subscription", "day").agg(F.count("*").alias("sent"), *sums)
 
 
@@ -236,22 +238,10 @@ def _lines(queue: str, counted: Iterable[Any], lost: Mapping[str | None, int]) -
 
 
 def _line(queue: str, subscription: str | None, day: str | None, row: Any, lost: int) -> Line:
-    none = (0, 0, 0, 0)
-    settled, dead, unsettled, expired = none if row is None else (row.settled, row.dead, row.unsettled, row.expired)
+    settled, dead, unsettled, expired = (0 if row is None else row[kind] for kind in _BECAME)
     sent = lost + (0 if row is None else row.sent)
-    return Line(
-        queue=queue,
-        subscription=subscription,
-        rule=None,
-        day=day,
-        sent=sent,
-        settled=settled,
-        dead=dead,
-        unsettled=unsettled,
-        expired=expired,
-        lost=lost,
-        complete=lost == 0 and sent == settled + dead + unsettled + expired,
-    )
+    complete = lost == 0 and sent == settled + dead + unsettled + expired
+    return Line(queue, subscription, None, day, sent, settled, dead, unsettled, expired, lost, complete)
 
 
 class _Count(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -122,9 +123,10 @@ class Chain:
             after = [part for piece in passed for part in step.next(piece)]
             lost |= step.lost
             passed = _joined(after)
+        row_of = attrgetter("row")
         failed = [each for each in lost.values() if isinstance(each, Failed)]
         put_off = [each for each in lost.values() if isinstance(each, PutOff)]
-        return Ran(tuple(passed), tuple(sorted(failed, key=_row)), tuple(sorted(put_off, key=_row)))
+        return Ran(tuple(passed), tuple(sorted(failed, key=row_of)), tuple(sorted(put_off, key=row_of)))
 
     def before(self, depth: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What the stages before one make of rows that passed them."""
@@ -316,10 +318,6 @@ def _counts_up(places: Sequence[int]) -> bool:
 
 def _distinct(rows: Sequence[int]) -> Sequence[int]:
     return rows if isinstance(rows, range) else list(dict.fromkeys(rows))
-
-
-def _row(each: Failed | PutOff) -> int:
-    return each.row
 
 
 def _failed(row: int, error: BaseException) -> Failed:

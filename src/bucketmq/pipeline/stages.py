@@ -114,11 +114,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
     def check_follows(self, what: str, columns: str) -> None:
         """Raise `Invalid` unless the stage can take what comes from `what` with these columns."""
-        import pyarrow as pa
-
-        empty = pa.RecordBatch.from_pylist([], schema=arrow_schema(columns))
         try:
-            fit(empty, arrow_schema(self.takes), f"what {what} gives to stage {self.name!r}")
+            fit(empty(columns), arrow_schema(self.takes), f"what {what} gives to stage {self.name!r}")
         except Misshapen as error:
             raise Invalid(str(error)) from None
         taken = column_names(self.takes)

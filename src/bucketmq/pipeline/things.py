@@ -208,7 +208,9 @@ class Maker:
             if name is not None and name not in self._types:
                 hint = " (a content type has a slash)" if name == kind_column else ""
                 raise Invalid(f"the {target.title} need a column {name!r}{hint}; there are {', '.join(self._types)}")
-        _check_kind(target, kind_column, self._types)
+        if kind_column is not None and str(self._types[kind_column]) != "string":
+            kind = self._types[kind_column]
+            raise Invalid(f"column {kind_column!r} is {kind}; the content type of the {target.title} is a text")
         for name in copied:
             if name is not None and str(self._types[name]) != "string":
                 raise Invalid(f"column {name!r} is {self._types[name]}; key and version of what is copied are texts")
@@ -224,11 +226,6 @@ def _is_map_of_texts(kind: pa.DataType) -> bool:
     from pyarrow import types
 
     return bool(types.is_map(kind) and types.is_string(kind.key_type) and types.is_string(kind.item_type))
-
-
-def _check_kind(target: ToObjects, column: str | None, types: Mapping[str, pa.DataType]) -> None:
-    if column is not None and str(types[column]) != "string":
-        raise Invalid(f"column {column!r} is {types[column]}; the content type of the {target.title} is a text")
 
 
 def _version_columns(target: ToObjects, types: Mapping[str, pa.DataType]) -> list[str]:

@@ -60,7 +60,7 @@ class Settled(msgspec.Struct, frozen=True):
 def settled(targets: Sequence[Target], taken: Taken, ran: Ran) -> Iterator[Settled]:
     """What is to be written of a batch that went through the chain. Where targets follow their source: also of objects
     that went, and of those of which the stages made nothing."""
-    causes = [_causes(taken, each) for each in ran.passed]
+    causes = [causes_of_passed(taken, each) for each in ran.passed]
     following = [column_of(place) for place, each in enumerate(targets) if is_following(each)]
     if not following:
         yield from map(Settled, ran.batches, causes)
@@ -75,7 +75,8 @@ def settled(targets: Sequence[Target], taken: Taken, ran: Ran) -> Iterator[Settl
         yield Settled(_states_alone(targets, [state for state, _ in without]), [cause for _, cause in without])
 
 
-def _causes(taken: Taken, passed: Passed) -> Sequence[Cause]:
+def causes_of_passed(taken: Taken, passed: Passed) -> Sequence[Cause]:
+    """What each row that passed carries."""
     of = passed.rows if passed.of is None else passed.of
     return causes_of([taken.causes[row] for row in of] if taken.causes else (), passed.batch.num_rows)
 

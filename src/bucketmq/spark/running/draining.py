@@ -228,10 +228,28 @@ class _Drain:
             found = {_place(each): Retry(text) for each in deliveries if (text := _unreadable(each)) is not None}
             rows = [each for each in deliveries if _place(each) not in found]
         try:
-            _Attempt(self._share.handle, self._bucket, self._share.kind, found).on(rows)
+            self._try(rows, found)
         except _WrongAnswer as error:
             self._error = Invalid(str(error))
         return [found.get(_place(each), Done() if each.settled else Release()) for each in deliveries]
+
+    def _try(self, deliveries: Sequence[Delivery], found: dict[Place, Outcome]) -> None:
+        """Call the handler, for all or in parts; `found` gets what becomes of each, by its place."""
+
+        def call(start: int, stop: int) -> None:
+            left = [each for each in deliveries[start:stop] if not each.settled]
+            if not left:
+                return
+            try:
+                answer = self._share.handle(self._bucket, arrow_of(left) if self._share.kind == "arrow" else left)
+            except Unavailable as error:
+                answer = Retry(failure_text(error))
+            found.update(zip(map(_place, left), _outcomes_of(answer, len(left)), strict=True))
+
+        for part in bisected(call, 0, len(deliveries), raises=(_WrongAnswer,), calls_max=CALLS_MAX):
+            if isinstance(part, Bad):
+                retry = Retry(failure_text(part.error))
+                found |= {_place(each): retry for each in deliveries[part.start : part.stop] if not each.settled}
 
 
 _NAMES = {Done: "done", Retry: "retried", Bury: "buried", Release: "released"}
@@ -239,42 +257,6 @@ _NAMES = {Done: "done", Retry: "retried", Bury: "buried", Release: "released"}
 
 class _WrongAnswer(Exception):
     """The handler returned something that says nothing about its messages: it must be corrected, not tried again."""
-
-
-class _Attempt:
-    """One batch in the handler's hands, as a whole or in parts. `found` gets what becomes of each, by its place."""
-
-    def __init__(self, handle: Handle, bucket: Bucket, kind: Kind, found: dict[Place, Outcome]) -> None:
-        self._handle = handle
-        self._bucket = bucket
-        self._kind = kind
-        self._found = found
-
-    def on(self, deliveries: Sequence[Delivery]) -> None:
-        def run(start: int, stop: int) -> None:
-            self._call(deliveries[start:stop])
-
-        for part in bisected(run, 0, len(deliveries), raises=(_WrongAnswer,), calls_max=CALLS_MAX):
-            if isinstance(part, Bad):
-                left = [each for each in deliveries[part.start : part.stop] if not each.settled]
-                self._note(left, [Retry(failure_text(part.error))])
-
-    def _call(self, deliveries: Sequence[Delivery]) -> None:
-        open_ = [each for each in deliveries if not each.settled]
-        if not open_:
-            return
-        try:
-            answer = self._handle(self._bucket, arrow_of(open_) if self._kind == "arrow" else open_)
-        except Unavailable as error:
-            self._note(open_, [Retry(failure_text(error))])
-        else:
-            self._note(open_, _outcomes_of(answer, len(open_)))
-
-    def _note(self, deliveries: Sequence[Delivery], outcomes: Sequence[Outcome]) -> None:
-        """One outcome for each, or one for all."""
-        many = outcomes if len(outcomes) == len(deliveries) else [outcomes[0]] * len(deliveries)
-        for delivery, outcome in zip(deliveries, many, strict=True):
-            self._found[_place(delivery)] = outcome
 
 
 def _place(delivery: Delivery) -> Place:

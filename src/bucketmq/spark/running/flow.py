@@ -100,12 +100,13 @@ class Flow:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _fallen(self, raw: pa.RecordBatch, lost: Sequence[tuple[Failed, Back | None]]) -> pa.RecordBatch:
-        name = self._pipeline.name
+        return self._dead([self._buried(raw, failed, back) for failed, back in lost])
+
+    def _buried(self, raw: pa.RecordBatch, failed: Failed, back: Back | None = None) -> str:
+        """A row that failed, or comes back, as text."""
         if isinstance(self._pipeline.source, FromTable):
-            texts = [fallen_row(raw, name, failed) for failed, _ in lost]
-        else:
-            texts = [fallen_message(raw, name, failed, back) for failed, back in lost]
-        return self._dead(texts)
+            return fallen_row(raw, self._pipeline.name, failed)
+        return fallen_message(raw, self._pipeline.name, failed, back)
 
     def _dead(self, texts: Sequence[str]) -> pa.RecordBatch:
         """Rows that did not pass."""

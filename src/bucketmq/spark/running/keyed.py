@@ -16,14 +16,14 @@ from bucketmq.errors import Invalid
 from bucketmq.pipeline.bisection import NEVER_OF_AN_ITEM
 from bucketmq.pipeline.chain import RAISED, Chain, Failed, Passed, Ran, error_text
 from bucketmq.pipeline.columns import arrow_schema
-from bucketmq.pipeline.dead import DEAD, fallen_message, fallen_row, read
-from bucketmq.pipeline.ends import FromTable
+from bucketmq.pipeline.dead import DEAD, fallen_row, read
 from bucketmq.pipeline.fitting import empty, joined
-from bucketmq.pipeline.intake import Taken, causes_of
+from bucketmq.pipeline.intake import Taken
 from bucketmq.pipeline.keyed import packed, unpacked
 from bucketmq.pipeline.registers import groups_of
 from bucketmq.pipeline.shape import CAUSE
 from bucketmq.pipeline.stages import Stage
+from bucketmq.pipeline.writing import causes_of_passed
 from bucketmq.procedures.objects.metadata import Cause
 from bucketmq.spark.running.flow import Flow
 from bucketmq.spark.worker import close_at_the_end
@@ -90,30 +90,17 @@ class Before(Flow):
 
         batch = passed.batch
         of = None if passed.of is None else [taken.rows[row] for row in passed.of]
-        batch = batch.append_column(MESSAGE, pa.array(self._messages(raw, of, batch.num_rows), pa.string()))
-        causes = [None] * batch.num_rows if not taken.causes else self._causes(passed, taken.causes)
-        batch = batch.append_column(CAUSE, pa.array(causes, pa.string()))
+        unknown = pa.nulls(batch.num_rows, pa.string())
+        messages = None if of is None else [self._buried(raw, Failed(row, self.stage.name, "")) for row in of]
+        batch = batch.append_column(MESSAGE, unknown if messages is None else pa.array(messages, pa.string()))
+        causes = [msgspec.json.encode(each).decode() for each in causes_of_passed(taken, passed)]
+        batch = batch.append_column(CAUSE, pa.array(causes, pa.string()) if taken.causes else unknown)
         made = []
         for name, _, rows in groups_of(self.stage, batch):
             order = "" if of is None or "offset" not in raw.schema.names else _order(raw, of[rows[0]])
             rows_of_key = batch.take(pa.array(rows, pa.int64()))
             made.append({"_key": name, "_order": order, "_rows": packed(rows_of_key), DEAD: None})
         return pa.RecordBatch.from_pylist(made, schema=arrow_schema(PACKED))
-
-    def _messages(self, raw: pa.RecordBatch, of: list[int] | None, count: int) -> list[str | None]:
-        """What each row would be buried as."""
-        if of is None:
-            return [None] * count
-        name = self._pipeline.name
-        failed = [Failed(row, self.stage.name, "") for row in of]
-        if isinstance(self._pipeline.source, FromTable):
-            return [fallen_row(raw, name, each) for each in failed]
-        return [fallen_message(raw, name, each) for each in failed]
-
-    def _causes(self, passed: Passed, causes: tuple[Cause, ...]) -> list[str | None]:
-        of = passed.rows if passed.of is None else passed.of
-        told = causes_of([causes[row] for row in of], passed.batch.num_rows)
-        return [msgspec.json.encode(each).decode() for each in told]
 
     def _fallen(self, raw: pa.RecordBatch, lost: Any) -> pa.RecordBatch:
         import pyarrow as pa

@@ -136,8 +136,7 @@ class DeadLetters:
         self._uploads = uploads
         self._name = queue + DEAD_SUFFIX
         self._task = task
-        self._opened: tuple[OpenQueue, Parts] | None = None
-        self._back: dict[tuple[str, int], tuple[OpenQueue, Parts]] = {}
+        self._opened: dict[tuple[str, int] | None, tuple[OpenQueue, Parts]] = {}
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Take the failed rows out of a batch; the others, without the column that told them apart."""
@@ -152,31 +151,28 @@ class DeadLetters:
             place = None if back is None else (back.queue, ceil(now + back.delay_seconds))
             by_place.setdefault(place, []).append(fallen)
         for place, its in by_place.items():
-            queue, parts = self._open(self._name) if place is None else self._open_back(*place)
+            queue, parts = self._open(place)
             letters = self._uploads.here.run(_letters(queue, its, now))
             lines = pa.array([segment.encode([letter]) for letter in letters], pa.large_binary())
             parts.add(lines, pa.array([letter.key for letter in letters], pa.string()))
         return living.filter(column.is_null())
 
     def close(self) -> list[Made]:
-        every = [*self._back.values(), *([self._opened] if self._opened is not None else [])]
-        return [made for _, parts in every for made in parts.close()]
+        dead_last = sorted(self._opened.items(), key=lambda each: each[0] is None)
+        return [made for _, (_, parts) in dead_last for made in parts.close()]
 
-    def _open_back(self, name: str, due: int) -> tuple[OpenQueue, Parts]:
-        if (name, due) not in self._back:
+    def _open(self, place: tuple[str, int] | None) -> tuple[OpenQueue, Parts]:
+        """The queue that rows come back to when they are due, or that of dead letters."""
+        if place not in self._opened:
             here = self._uploads.here
+            name, due = place or (self._name, 0)
+            if place is None:
+                # Whoever redrives them asks for the queue they came from, which rows of a table do not have.
+                here.run(open_queue(here.queue.bucket, name.removesuffix(DEAD_SUFFIX), {}))
             queue: OpenQueue = here.run(open_queue(here.queue.bucket, name, {}))
-            self._back[name, due] = queue, Parts(self._uploads, queue, self._task, name=name, due=due)
-        return self._back[name, due]
-
-    def _open(self, name: str) -> tuple[OpenQueue, Parts]:
-        if self._opened is None:
-            here = self._uploads.here
-            # Whoever redrives them asks for the queue they came from, which rows of a table do not have.
-            here.run(open_queue(here.queue.bucket, name.removesuffix(DEAD_SUFFIX), {}))
-            queue: OpenQueue = here.run(open_queue(here.queue.bucket, name, {}))
-            self._opened = queue, Parts(self._uploads, queue, self._task)  # the register is theirs
-        return self._opened
+            own = None if place is None else name  # the register is that of dead letters
+            self._opened[place] = queue, Parts(self._uploads, queue, self._task, name=own, due=due)
+        return self._opened[place]
 
 
 def _now() -> Procedure[float]:

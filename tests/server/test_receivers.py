@@ -22,6 +22,7 @@ from bucketmq.client import Bucket
 from bucketmq.errors import Unavailable
 from bucketmq.events.event import ObjectEvent
 from bucketmq.events.parse import parse
+from bucketmq.server import place
 from bucketmq.server.app import make_app
 from server.running import (
     FIXTURES,
@@ -30,6 +31,7 @@ from server.running import (
     Running,
     aio_on,
     delivered,
+    logged,
     payload,
     raw_request,
     serving,
@@ -248,6 +250,21 @@ def test_a_store_that_takes_long_is_a_503_and_the_late_write_and_the_repeat_are_
         assert running.post("r2", payload("r2")).status_code == 200
     with sync_on(gated) as bucket:
         assert len(delivered(bucket)) == 1
+
+
+def test_writes_that_are_late_are_bounded(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds its events, and while the bucket hangs senders go on repeating: beyond so many nothing is begun."""
+    monkeypatch.setattr(place, "LATE_MAX", 2)
+    names = ("tigris", "r2", "ceph")
+    with serving(lambda: aio_on(gated), settings_with(report_seconds=0.2)) as running:
+        for name in names:
+            answer = running.post(name, payload(name))
+            assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+        gated.go.set()
+        until(lambda: not place._LATE)
+        with sync_on(gated) as bucket:
+            assert {event["source"] for event in logged(bucket)} == {"tigris", "r2"}
+        assert running.post("ceph", payload("ceph")).status_code == 200
 
 
 def test_a_server_that_stops_finishes_what_it_is_storing(gated: Gated) -> None:

@@ -14,6 +14,9 @@ from bucketmq.events.event import time_text
 from bucketmq.log.layout import join
 from bucketmq.procedures.requests import Procedure
 
+LATE_MAX = 1_000
+"""Work of `within` that is under way at a time, of all callers: while a bucket hangs it is held in memory."""
+
 Result = TypeVar("Result")
 AnyBucket = Bucket | aio.Bucket
 
@@ -39,7 +42,11 @@ def folder_of(bucket: AnyBucket) -> Path | None:
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result, or `TimeoutError`. What takes longer goes on all the same: others may ride on it."""
+    """The result, or `TimeoutError`: at once if too much is under way, and nothing is begun. What takes longer goes on
+    all the same: others may ride on it."""
+    if len(_LATE) >= LATE_MAX:
+        work.close()
+        raise TimeoutError
     task = asyncio.ensure_future(work)
     _LATE.add(task)
     task.add_done_callback(_over)

@@ -84,6 +84,31 @@ def test_a_mounted_handler_refuses_signed_binary_mode_too(bucket: Bucket) -> Non
     assert not called
 
 
+def test_a_page_from_elsewhere_sends_nothing_with_the_secret_that_a_browser_keeps(
+    store: MemoryStore, bucket: Bucket
+) -> None:
+    """A browser that was told user and password, to read `/docs`, shows them for any page that posts here."""
+    with serving(lambda: aio_on(store), settings_with(basic=["mia:a-pass:word-of-mia"])) as running:
+        place, body = running.url.removeprefix("http://"), payload("tigris")
+        known = {"authorization": "Basic bWlhOmEtcGFzczp3b3JkLW9mLW1pYQ==", "content-type": "text/plain"}
+        elsewhere = (
+            {"origin": "https://evil.example"},
+            {"origin": "null"},
+            {"origin": f"http://{place}0"},
+            {"sec-fetch-site": "cross-site"},
+            {"sec-fetch-site": "same-site", "origin": f"http://{place}"},
+        )
+        for headers in elsewhere:
+            answer = running.stranger.post("/events/tigris", content=body, headers={**known, **headers})
+            assert answer.status_code == 403, headers
+        assert not [name for name in bucket.queues() if name == "events"]
+        for headers in ({}, {"origin": f"http://{place}", "sec-fetch-site": "same-origin"}):
+            answer = running.stranger.post("/events/tigris", content=body, headers={**known, **headers})
+            assert answer.status_code == 200, answer.text
+        shown = running.stranger.get("/docs", headers={**known, "sec-fetch-site": "cross-site"})
+        assert shown.status_code == 200 and shown.headers["x-frame-options"] == "DENY", "a link may lead here"
+
+
 # Guessing.
 
 

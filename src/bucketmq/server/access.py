@@ -138,6 +138,7 @@ class Guard:
             return True
         self._check_limit(scope, close=close)  # others may have guessed while Google's keys were fetched
         if _shows_secret(access, scope):
+            _check_page(scope)
             return True
         if access.signing and any(name == SIGNATURE_HEADER for name, _ in header_pairs(scope)):
             if is_binary(headers_of(scope)):
@@ -259,6 +260,15 @@ def _shows_secret(access: Access, scope: Scope) -> bool:
     if len(given) != 1:
         return False
     return authorized(given[0], bearer=access.bearer, basic=access.basic)
+
+
+def _check_page(scope: Scope) -> None:
+    """403 for other people's web pages: a browser that was told user and password once shows them for any page."""
+    headers = headers_of(scope)
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    elsewhere = origin is not None and origin.partition("://")[2] != headers.get("host")
+    if elsewhere if site is None else site not in ("same-origin", "none"):
+        raise Refusal(403, "the request comes from another site's page", "send it from a program")
 
 
 def unauthorized(access: Access, *, close: bool = False) -> Refusal:

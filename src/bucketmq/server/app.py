@@ -393,7 +393,7 @@ def add_pages(app: FastAPI, parts: Parts) -> None:
     @app.get("/docs", include_in_schema=False, dependencies=reader)
     async def docs() -> HTMLResponse:
         """Swagger UI, with all that it needs from here and nothing from elsewhere."""
-        return get_swagger_ui_html(
+        shown = get_swagger_ui_html(
             openapi_url="openapi.json",
             title="BucketMQ",
             swagger_js_url=f"docs/{SWAGGER_SCRIPT}",
@@ -401,6 +401,8 @@ def add_pages(app: FastAPI, parts: Parts) -> None:
             swagger_favicon_url="data:,",
             swagger_ui_parameters={"validatorUrl": None},
         )
+        shown.headers["x-frame-options"] = "DENY"
+        return shown
 
     @app.get("/docs/{name}", include_in_schema=False, dependencies=reader)
     async def docs_file(name: str) -> Response:

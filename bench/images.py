@@ -28,8 +28,10 @@ from PIL import Image
 from bench.machine import this_machine
 from bucketmq.apps.images.alt import MakeUses, described
 from bucketmq.apps.images.drawing import landscape
-from bucketmq.apps.images.policy import MakeJudge, judged
+from bucketmq.apps.images.facts import LoadModel
+from bucketmq.apps.images.policy import judged
 from bucketmq.apps.images.thumbnails import METHOD, QUALITY, Settings, pipeline, thumbnails
+from bucketmq.models.nsfw import nsfw_scorer
 
 REPEATS = 8
 TWELVE_MEGAPIXELS = (4000, 3000)
@@ -85,9 +87,9 @@ def measure(data: bytes, repeats: int) -> list[Measured]:
     add("thumbnails, 256, 800, 1600, beside each from the file", lambda: thumbnails(data, three), 150.0, each)
     whole = cpu_milliseconds(lambda: thumbnails(data, three), repeats)
     found.append(_piped(data, repeats, whole))
-    judge, uses = MakeJudge()(), MakeUses(describer="embedded")()
+    judge, uses = LoadModel(load=nsfw_scorer)(), MakeUses(describer="embedded")()
     row = {"key": "raw/a.jpg", "content": data, "content_version": "1", "version": "1"}
-    add(f"policy, {judge.scorer.model}", lambda: judged(data, judge))
+    add(f"policy, {judge.model.model}", lambda: judged(data, judge))
     add("alt, embedded", lambda: described(row, uses))
     return found
 
@@ -119,9 +121,10 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def read_pages(folder: Path) -> list[Page]:
-    from bucketmq.apps.images.text import MakeReader, read
+    from bucketmq.apps.images.text import read
+    from bucketmq.models.ocr import RapidOcr
 
-    uses, found = MakeReader()(), []
+    uses, found = LoadModel(load=RapidOcr)(), []
     for path in sorted(folder.glob("*.tif")):
         truth = _characters(path.with_suffix(".txt").read_text())
         began = time.process_time()

@@ -22,12 +22,12 @@ from bucketmq.apps.images import alt
 from bucketmq.apps.images.alt import MakeUses, Uses, composed, described, sentence_of
 from bucketmq.apps.images.decode import Unreadable
 from bucketmq.apps.images.drawing import LEFT, RIGHT, notice
-from bucketmq.apps.images.facts import AltFacts, TextFacts
+from bucketmq.apps.images.facts import AltFacts, TextFacts, WithModel
 from bucketmq.apps.images.kinds import colours_of, kind_of_picture, measured
 from bucketmq.apps.images.places import STAGES, facts_key, image_of, thumb_key
-from bucketmq.apps.images.policy import Judge, judged
+from bucketmq.apps.images.policy import judged
 from bucketmq.apps.images.rows import alt_with_text, row_of
-from bucketmq.apps.images.text import Reads, read
+from bucketmq.apps.images.text import read
 from bucketmq.errors import Invalid, Unavailable
 from bucketmq.models.nsfw import nsfw_scorer
 from bucketmq.models.ocr import RapidOcr
@@ -52,7 +52,7 @@ class Scores:
 
 
 def policy_of(data: bytes, score: float | Exception = 0.0) -> tuple[str, Any, str]:
-    return judged(data, Judge(Scores(score), PLAIN_LIMITS))
+    return judged(data, WithModel(Scores(score), PLAIN_LIMITS))
 
 
 @pytest.mark.parametrize(
@@ -72,61 +72,63 @@ def test_what_a_model_cannot_judge_is_unknown_and_never_fine() -> None:
 
 def test_every_frame_and_both_backgrounds_are_judged() -> None:
     scores = Scores(0.0)
-    judged(animation([canvas((60, 60), colour) for colour in ("red", "blue", "green")]), Judge(scores, PLAIN_LIMITS))
+    judged(
+        animation([canvas((60, 60), colour) for colour in ("red", "blue", "green")]), WithModel(scores, PLAIN_LIMITS)
+    )
     assert len(scores.seen) == 3
     scores = Scores(0.0)
-    judged(encoded(Image.new("RGBA", (60, 60), (0, 0, 0, 100))), Judge(scores, PLAIN_LIMITS))
+    judged(encoded(Image.new("RGBA", (60, 60), (0, 0, 0, 100))), WithModel(scores, PLAIN_LIMITS))
     assert len(scores.seen) == 2
 
 
 def test_a_tiff_and_sixteen_bits_are_judged_as_they_are_seen() -> None:
     for data in (encoded(photo(), "TIFF"), encoded(Image.fromarray(np.full((64, 64), 40_000, dtype=np.uint16)))):
         scores = Scores(0.0)
-        assert judged(data, Judge(scores, PLAIN_LIMITS))[0] == "fine"
+        assert judged(data, WithModel(scores, PLAIN_LIMITS))[0] == "fine"
         assert np.asarray(scores.seen[0]).mean() > 60
 
 
 def test_policy_has_limits_too() -> None:
     with pytest.raises(Unreadable, match="the limits are"):
-        judged(jpeg(photo()), Judge(Scores(0.0), PictureLimits(pixels_max=100)))
+        judged(jpeg(photo()), WithModel(Scores(0.0), PictureLimits(pixels_max=100)))
 
 
 def test_what_is_drawn_here_is_fine_for_the_real_model() -> None:
-    judge = Judge(nsfw_scorer(), PLAIN_LIMITS)
+    judge = WithModel(nsfw_scorer(), PLAIN_LIMITS)
     for image in (photo(), drawing(), notice()):
         assert judged(encoded(image), judge)[0] == "fine"
 
 
 @pytest.fixture(scope="module")
-def reads() -> Reads:
-    return Reads(RapidOcr(), PLAIN_LIMITS)
+def reads() -> WithModel[RapidOcr]:
+    return WithModel(RapidOcr(), PLAIN_LIMITS)
 
 
-def test_columns_are_read_one_after_the_other(reads: Reads) -> None:
+def test_columns_are_read_one_after_the_other(reads: WithModel[RapidOcr]) -> None:
     """By height alone, as the recogniser gives them, the lines of both columns would alternate."""
     lines = read(encoded(notice()), reads).text.splitlines()
     assert lines == ["The bakery of Ada Example, Main Street", *LEFT, *RIGHT]
 
 
-def test_a_page_on_its_side_is_read(reads: Reads) -> None:
+def test_a_page_on_its_side_is_read(reads: WithModel[RapidOcr]) -> None:
     tags = Image.Exif()
     tags[0x0112] = 6
     data = encoded(written("Rye bread").transpose(Image.Transpose.ROTATE_90), "JPEG", exif=tags, quality=95)
     assert read(data, reads).text == "Rye bread"
 
 
-def test_all_pages_of_a_tiff_are_read(reads: Reads) -> None:
+def test_all_pages_of_a_tiff_are_read(reads: WithModel[RapidOcr]) -> None:
     pages = [written("Rye bread"), written("fresh at eight")]
     data = encoded(pages[0], "TIFF", save_all=True, append_images=pages[1:])
     assert read(data, reads).text == "Rye bread\nfresh at eight"
 
 
-def test_a_page_that_is_too_large_is_refused_before_it_is_decoded(reads: Reads) -> None:
+def test_a_page_that_is_too_large_is_refused_before_it_is_decoded(reads: WithModel[RapidOcr]) -> None:
     with pytest.raises(Unreadable, match="12000 x 9000 pixels; the limits are"):
         read(tiff_that_claims([(1, 1), (12_000, 9_000)]), reads)
 
 
-def test_a_picture_without_text_has_none(reads: Reads) -> None:
+def test_a_picture_without_text_has_none(reads: WithModel[RapidOcr]) -> None:
     assert read(jpeg(photo()), reads).text == ""
     assert read(encoded(drawing()), reads).text == "", "an edge is not a dash"
     assert read(encoded(canvas((8, 8))), reads).text == ""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from bucketmq.apps.images.decode import Unreadable
 from bucketmq.apps.images.places import COLUMNS, FACTS_TEMPLATES, FILTER, PASSED, RAW, pipeline_of
+from bucketmq.models.pictures import PLAIN_LIMITS, PictureLimits
 from bucketmq.pipeline import FromEvents, Outcomes, Pipeline, ToObjects, stage
 
 if TYPE_CHECKING:
@@ -93,8 +94,27 @@ class AltFacts(msgspec.Struct, frozen=True, kw_only=True):
     model: str
 
 
+Model = TypeVar("Model")
+
+
+class WithModel(msgspec.Struct, Generic[Model], frozen=True):
+    """What a stage with a model uses: the model, and the limits."""
+
+    model: Model
+    limits: PictureLimits
+
+
+class LoadModel(msgspec.Struct, Generic[Model], frozen=True, kw_only=True):
+    """How that is made, where it is used."""
+
+    load: Callable[[], Model]
+    limits: PictureLimits = PLAIN_LIMITS
+
+    def __call__(self) -> WithModel[Model]:
+        return WithModel(self.load(), self.limits)
+
+
 Facts = ThumbnailFacts | PolicyFacts | TextFacts | AltFacts
-Made = TypeVar("Made")
 
 
 def encoded(facts: Facts) -> str:

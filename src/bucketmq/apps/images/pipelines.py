@@ -21,17 +21,17 @@ def thumbnailing(*, bytes_max: int = BYTES_MAX, pixels_max: int = PIXELS_MAX, an
 
 
 def judging(*, bytes_max: int = BYTES_MAX, pixels_max: int = PIXELS_MAX) -> Pipeline:
-    from bucketmq.apps.images.policy import MakeJudge, pipeline
+    from bucketmq.apps.images.policy import pipeline
     from bucketmq.models.pictures import PictureLimits
 
-    return pipeline(MakeJudge(limits=PictureLimits(pixels_max=pixels_max)), bytes_max=bytes_max)
+    return pipeline(PictureLimits(pixels_max=pixels_max), bytes_max=bytes_max)
 
 
 def reading(*, bytes_max: int = BYTES_MAX, pixels_max: int = PIXELS_MAX) -> Pipeline:
-    from bucketmq.apps.images.text import MakeReader, pipeline
+    from bucketmq.apps.images.text import pipeline
     from bucketmq.models.pictures import PictureLimits
 
-    return pipeline(MakeReader(limits=PictureLimits(pixels_max=pixels_max)), bytes_max=bytes_max)
+    return pipeline(PictureLimits(pixels_max=pixels_max), bytes_max=bytes_max)
 
 
 def describing(

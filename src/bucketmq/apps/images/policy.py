@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from bucketmq.apps.images.decode import on_white, opened, picture
-from bucketmq.apps.images.facts import PolicyFacts, Verdict, facts_pipeline, version_of
+from bucketmq.apps.images.facts import LoadModel, PolicyFacts, Verdict, WithModel, facts_pipeline, version_of
 from bucketmq.apps.images.places import POLICY
 from bucketmq.errors import BucketMQError
 from bucketmq.models.fetch import KINDS, Fetched, Unseen
 from bucketmq.models.nsfw import Scorer, nsfw_scorer
-from bucketmq.models.pictures import PICTURE_SIDE_MAX, PLAIN_LIMITS, PictureLimits, pictures
+from bucketmq.models.pictures import PICTURE_SIDE_MAX, PictureLimits, pictures
 from bucketmq.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -30,35 +28,19 @@ CLEAR, FLAG = 0.2, 0.5
 ROWS_MAX, TASK_ROWS = 32, 16
 
 
-class Judge(msgspec.Struct, frozen=True):
-    """What the stage uses: the models that are installed, and the limits."""
-
-    scorer: Scorer
-    limits: PictureLimits
-
-
-class MakeJudge(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is made, where it is used."""
-
-    limits: PictureLimits = PLAIN_LIMITS
-
-    def __call__(self) -> Judge:
-        return Judge(nsfw_scorer(), self.limits)
-
-
-def judged(data: bytes, judge: Judge) -> tuple[Verdict, float | None, str]:
+def judged(data: bytes, uses: WithModel[Scorer]) -> tuple[Verdict, float | None, str]:
     """Verdict, score and reason. `Unreadable` if there is no picture."""
-    shown = _shown(data, judge.limits)
+    shown = _shown(data, uses.limits)
     if isinstance(shown, Unseen):
         return "unknown", None, shown.reason
     try:
-        score = judge.scorer.score(shown)
+        score = uses.model.score(shown)
     except BucketMQError:
         raise
     except Exception as error:  # models are other people's code on a stranger's picture
         return "unknown", None, f"the image could not be judged ({type(error).__name__})"
     if not 0.0 <= score <= 1.0:
-        return "unknown", None, f"{judge.scorer.model} has no score for the image"
+        return "unknown", None, f"{uses.model.model} has no score for the image"
     score = round(score, 4)
     if score >= FLAG:
         return "flagged", score, f"probably not safe for work ({score:.2f})"
@@ -78,9 +60,9 @@ def _shown(data: bytes, limits: PictureLimits) -> Sequence[Image] | Unseen:
     return pictures(Fetched(data, found.kind), limits)
 
 
-def policed(row: dict[str, Any], judge: Judge) -> PolicyFacts:
+def policed(row: dict[str, Any], uses: WithModel[Scorer]) -> PolicyFacts:
     """What the stage says of an image."""
-    verdict, score, reason = judged(row["content"], judge)
+    verdict, score, reason = judged(row["content"], uses)
     return PolicyFacts(
         key=row["key"],
         version=version_of(row),
@@ -88,15 +70,15 @@ def policed(row: dict[str, Any], judge: Judge) -> PolicyFacts:
         verdict=verdict,
         score=score,
         reason=reason,
-        model=judge.scorer.model,
+        model=uses.model.model,
     )
 
 
-def pipeline(make: MakeJudge, *, bytes_max: int) -> Pipeline:
+def pipeline(limits: PictureLimits, *, bytes_max: int) -> Pipeline:
     return facts_pipeline(
         POLICY,
         policed,
-        make,
+        LoadModel(load=nsfw_scorer, limits=limits),
         about="judge whether images below raw/ are safe for work",
         bytes_max=bytes_max,
         rows_max=ROWS_MAX,

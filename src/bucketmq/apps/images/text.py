@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from bucketmq.apps.images.decode import Opened, frames_of, on_white, opened, picture
-from bucketmq.apps.images.facts import TextFacts, facts_pipeline, version_of
+from bucketmq.apps.images.facts import LoadModel, TextFacts, WithModel, facts_pipeline, version_of
 from bucketmq.apps.images.places import TEXT
 from bucketmq.models.ocr import RapidOcr, Reading
-from bucketmq.models.pictures import PLAIN_LIMITS, PictureLimits
+from bucketmq.models.pictures import PictureLimits
 from bucketmq.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -35,26 +33,10 @@ TEXT_CHARS_MAX = 100_000
 ROWS_MAX, TASK_ROWS = 8, 4
 
 
-class Reads(msgspec.Struct, frozen=True):
-    """What the stage uses: the recogniser, and the limits."""
-
-    reader: RapidOcr
-    limits: PictureLimits
-
-
-class MakeReader(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is made, where it is used."""
-
-    limits: PictureLimits = PLAIN_LIMITS
-
-    def __call__(self) -> Reads:
-        return Reads(RapidOcr(), self.limits)
-
-
-def read(data: bytes, uses: Reads) -> Reading:
+def read(data: bytes, uses: WithModel[RapidOcr]) -> Reading:
     """The text of an image. `Unreadable` if there is no picture."""
     with opened(data, uses.limits) as found:
-        pages = [uses.reader.read_page(page) for page in _pages(found) if min(page.size) >= SIDE_MIN]
+        pages = [uses.model.read_page(page) for page in _pages(found) if min(page.size) >= SIDE_MIN]
     # A recogniser takes edges for dashes: what has no letter and no digit but such is nothing that anybody wrote.
     lines = [line for each in pages for line in each.text.splitlines() if _letters(line)]
     unsure = any(each.unsure for each in pages)
@@ -74,7 +56,7 @@ def _pages(found: Opened) -> Iterator[Image]:
         yield on_white(picture(found, SIDE_MAX).image)
 
 
-def texted(row: dict[str, Any], uses: Reads) -> TextFacts:
+def texted(row: dict[str, Any], uses: WithModel[RapidOcr]) -> TextFacts:
     """What the stage says of an image."""
     reading = read(row["content"], uses)
     return TextFacts(
@@ -84,15 +66,15 @@ def texted(row: dict[str, Any], uses: Reads) -> TextFacts:
         text=reading.text,
         lines=len(reading.text.splitlines()),
         unsure=reading.unsure,
-        model=uses.reader.model,
+        model=uses.model.model,
     )
 
 
-def pipeline(make: MakeReader, *, bytes_max: int) -> Pipeline:
+def pipeline(limits: PictureLimits, *, bytes_max: int) -> Pipeline:
     return facts_pipeline(
         TEXT,
         texted,
-        make,
+        LoadModel(load=RapidOcr, limits=limits),
         about="read the text in images below raw/",
         bytes_max=bytes_max,
         rows_max=ROWS_MAX,

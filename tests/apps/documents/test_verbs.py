@@ -22,6 +22,14 @@ def indexed(bucket: Bucket) -> Shelf:
     return shelf
 
 
+def test_where_nothing_was_indexed_yet_status_says_what_makes_it(cli: Cli) -> None:
+    status = cli("documents", "status")
+    assert (status.code, status.out) == (
+        0,
+        "0 documents, 0 chunks, and no table of them; bucketmq apps run documents makes it\n",
+    )
+
+
 @pytest.mark.usefixtures("indexed")
 def test_search_why_graph_ask_and_status_answer_in_words_and_in_json(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)

@@ -147,7 +147,10 @@ def status(*, url: Url = None, as_json: Json = False) -> None:
         chunks = {name: at.rows for name, at in tables.items() if at is not None}
         emit({**msgspec.to_builtins(found), "tables": chunks})
         return
-    emit_text(f"{plural(found.documents, 'document')}, {plural(found.chunks, 'chunk')}, served by {found.encoder}")
+    served = (
+        f"served by {found.encoder}" if found.encoder else "and no table of them; bucketmq apps run documents makes it"
+    )
+    emit_text(f"{plural(found.documents, 'document')}, {plural(found.chunks, 'chunk')}, {served}")
     for name, at in tables.items():
         if at is not None and name != found.encoder:
             emit_text(f"beside it: {name}, {plural(at.rows, 'chunk')}")

@@ -9,8 +9,9 @@ import contextlib
 import hashlib
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +33,7 @@ from bucketmq.cli.pipeline_names import app_of, is_chore, known, load, made, opt
 from bucketmq.cli.progress import Progress
 from bucketmq.cli.worker import log_to_stderr
 from bucketmq.client import connect
+from bucketmq.errors import BucketMQError
 from bucketmq.metrics.report import Reporter
 from bucketmq.pipeline import Pipeline, Stage
 from bucketmq.pipeline.ends import FromTable
@@ -39,7 +41,7 @@ from bucketmq.pipeline.lineage import tidy_lineage
 from bucketmq.procedures.queues import EVENTS
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.options import STORE_OPTIONS, place_of, whole
-from bucketmq.spark.running.failure import explained
+from bucketmq.spark.running.failure import SlowPython, explained
 from bucketmq.spark.running.progress import Figures, Stop, Totals, attend
 from bucketmq.spark.setup import APP, private
 from bucketmq.spark.setup.package import package as make_package
@@ -48,6 +50,9 @@ from bucketmq.spark.setup.session import LEVELS, is_there, session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+STARTS_MAX = 5
+"""Of a query, in a session that others share."""
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For verbs that hand options on to the pipeline."""
@@ -314,33 +319,60 @@ def run_together(
 ) -> None:
     """Run pipelines in one session of Spark until one fails or a signal comes, and finish their batches in flight.
 
-    Each has its own checkpoint, where `pipeline run` keeps it.
+    Each has its own checkpoint, where `pipeline run` keeps it. One that ended because the machine was busy, with all of
+    their Pythons starting at once, is started again a few times: the session would take far longer.
     """
     from bucketmq.spark.running.run import start
 
     place, stop = whole(url), Stop()
     names = "+".join(each.name for each in pipelines)
     with _session(master, {}, names, None) as spark, signals(partial(_tell, stop)) as interrupted:
-        try:
-            queries = [
-                start(each, place, spark, checkpoint=str(_checkpoint(place, each.name)), once=once)
-                for each in pipelines
-            ]
-        except Exception as error:
-            raise explained(error) from error
+
+        def begin(pipeline: Pipeline) -> StreamingQuery:
+            try:
+                return start(pipeline, place, spark, checkpoint=str(_checkpoint(place, pipeline.name)), once=once)
+            except Exception as error:
+                raise explained(error) from error
+
+        queries = [begin(each) for each in pipelines]
         started()
-        with ThreadPoolExecutor(len(queries)) as threads:
-            running = [
-                threads.submit(_attend_and_report, query, stop, each, place)
-                for query, each in zip(queries, pipelines, strict=True)
-            ]
-            ended = wait(running, return_when=FIRST_EXCEPTION).done
-            if any(each.exception() is not None for each in ended) and not stop.wanted:  # told twice, it is urgent
-                stop.tell()
-            for each in running:
-                each.result()
+        _attend_all(pipelines, queries, begin, stop, place)
     if interrupted():
         raise typer.Exit(Code.INTERRUPTED)
+
+
+def _attend_all(
+    pipelines: Sequence[Pipeline],
+    queries: Sequence[StreamingQuery],
+    begin: Callable[[Pipeline], StreamingQuery],
+    stop: Stop,
+    url: str,
+) -> None:
+    """Until all have ended. Queries are started in this thread: Spark knows its sources in no other."""
+    starts = Counter(each.name for each in pipelines)
+    failures: list[BaseException] = []
+    with ThreadPoolExecutor(len(queries)) as threads:
+        running = {
+            threads.submit(_attend_and_report, query, stop, each, url): each
+            for query, each in zip(queries, pipelines, strict=True)
+        }
+        while running:
+            for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                pipeline, error = running.pop(ended), ended.exception()
+                if isinstance(error, SlowPython) and starts[pipeline.name] < STARTS_MAX and not stop.wanted:
+                    say(f"{pipeline.name}: {error}. It is started again")
+                    starts[pipeline.name] += 1
+                    try:
+                        running[threads.submit(_attend_and_report, begin(pipeline), stop, pipeline, url)] = pipeline
+                        continue
+                    except BucketMQError as another:
+                        error = another
+                if error is not None:
+                    failures.append(error)
+                    if not stop.wanted:  # told twice, it is urgent
+                        stop.tell()
+    if failures:
+        raise failures[0]
 
 
 def _attend_and_report(query: StreamingQuery, stop: Stop, pipeline: Pipeline, url: str) -> None:

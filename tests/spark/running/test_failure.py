@@ -6,7 +6,7 @@ import pytest
 
 import bucketmq
 from bucketmq.errors import BucketMQError
-from bucketmq.spark.running.failure import TEXT_MAX, explained
+from bucketmq.spark.running.failure import TEXT_MAX, SlowPython, explained
 
 TASK = (
     "[STREAM_FAILED] Query [id = 9, runId = 5] terminated with exception: Job aborted due to stage failure: Task 0 in "
@@ -44,6 +44,11 @@ CAUSES = (
         (f"An error has occurred.{JAVA}\n{CAUSES}", BucketMQError, "An error has occurred: n should be int, but was x"),
         (f"n should be int, but was x{JAVA}\n{CAUSES}", BucketMQError, "n should be int, but was x"),
         ("[PATH_NOT_FOUND] Path does not exist: /x.", BucketMQError, "[PATH_NOT_FOUND] Path does not exist: /x."),
+        (
+            f"[STREAM_FAILED] Query [id = 9] terminated with exception: Python worker failed to connect back.{JAVA}",
+            SlowPython,
+            "a Python that Spark started did not answer within ten seconds; run less at a time",
+        ),
         ("", BucketMQError, "Exception"),
         ("x" * 100_000, BucketMQError, "x" * TEXT_MAX),
     ],
@@ -59,6 +64,7 @@ CAUSES = (
         "a cause behind a sentence",
         "a cause that was said",
         "Spark alone",
+        "a Python that was slow",
         "nothing",
         "long",
     ],

@@ -10,7 +10,7 @@ import importlib
 import re
 
 from bucketmq import errors
-from bucketmq.errors import BucketMQError, Unsupported
+from bucketmq.errors import BucketMQError, Unavailable, Unsupported
 from bucketmq.spark.setup.interpreter import CURE
 
 TEXT_MAX = 2_000
@@ -36,6 +36,12 @@ _NOT_FOUND = re.compile(
 )
 """How it looks when a planner or worker runs in a Python without this package."""
 
+_SLOW = "Python worker failed to connect back"
+
+
+class SlowPython(Unavailable):
+    """A Python that Spark started did not answer within ten seconds, which nobody can set: the machine is too busy."""
+
 
 def explained(error: BaseException) -> BucketMQError:
     """The error as one of ours, with the cause that is at the bottom of it."""
@@ -45,6 +51,8 @@ def explained(error: BaseException) -> BucketMQError:
     if _NOT_FOUND.search(text):
         return Unsupported(f"the Python that Spark starts has no bucketmq; {CURE}, or ship the package with --py-files")
     python = _python_cause(text)
+    if python is None and _SLOW in text:
+        return SlowPython("a Python that Spark started did not answer within ten seconds; run less at a time")
     if python is None:
         return BucketMQError(_with_root(_first_words(text), text))
     name, said = python

@@ -22,7 +22,7 @@ from bucketmq.testing.simulation import population
 from bucketmq.testing.simulation.engine import Process, run_alone
 from bucketmq.testing.simulation.faults import Faults
 from bucketmq.testing.simulation.run import quiet
-from bucketmq.testing.simulation.tables.auditor import Auditor
+from bucketmq.testing.simulation.tables.auditor import CLOCKS_SECONDS, Auditor
 from bucketmq.testing.simulation.tables.plan import Drop, Plan, Planned, Put, Role, draw
 from bucketmq.testing.simulation.world import EPOCH
 
@@ -163,7 +163,7 @@ class Run(population.Population):
         world, auditor = self.world, self.auditor
         while True:
             yield from Pause(world.between(0.5, 25.0))
-            first = auditor.version
+            first, began = auditor.version, world.now
             try:
                 if world.chance() < 0.5:
                     rows = yield from table.read()
@@ -177,6 +177,8 @@ class Run(population.Population):
                 world.covered["snapshot read"] += 1
             except NotFound:
                 world.covered["snapshot too old" if first else "no table yet"] += 1
+                if first and world.now - began < KEEP_SECONDS - CLOCKS_SECONDS:
+                    auditor.problem(f"{process.name}: a snapshot could not be read after {world.now - began:.1f} s")
             except (Contended, Unavailable):
                 world.covered["read unavailable"] += 1
             except BucketMQError as error:

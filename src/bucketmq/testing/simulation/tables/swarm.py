@@ -20,7 +20,6 @@ STATES = (
     "several shards",
     "shard split",
     "snapshot read",
-    "snapshot too old",
     "stale",
 )
 

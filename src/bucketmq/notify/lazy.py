@@ -19,12 +19,10 @@ class LazyPoster:
         self._poster: Poster | None = None
 
     def __call__(self, request: Post) -> Answer | NoAnswer:
-        with self._lock:
-            if self._poster is None:
-                from bucketmq.notify.http import Poster
+        return self._made().post(request)
 
-                self._poster = Poster()
-        return self._poster.post(request)
+    def get(self, url: str, *, timeout_seconds: float, private: bool) -> Answer | NoAnswer:
+        return self._made().get(url, timeout_seconds=timeout_seconds, private=private)
 
     def close(self) -> None:
         """Close the connections that are kept, if there are any."""
@@ -32,3 +30,11 @@ class LazyPoster:
             poster, self._poster = self._poster, None
         if poster is not None:
             poster.close()
+
+    def _made(self) -> Poster:
+        with self._lock:
+            if self._poster is None:
+                from bucketmq.notify.http import Poster
+
+                self._poster = Poster()
+            return self._poster

@@ -28,7 +28,16 @@ from bucketmq.events.signing import (
 )
 from bucketmq.server.callers import Limit, Network, caller_address
 from bucketmq.server.pubsub import Push, PushTokens, check_push
-from bucketmq.server.wire import Receive, Refusal, Scope, content_length, header_pairs, headers_of, read_body
+from bucketmq.server.wire import (
+    Receive,
+    Refusal,
+    Scope,
+    authorization_of,
+    content_length,
+    header_pairs,
+    headers_of,
+    read_body,
+)
 
 TOKEN_USER = "token"
 """Browsers can show a token only as a password; this is the user name that goes with it."""
@@ -166,8 +175,7 @@ class Guard:
     async def _is_push(self, scope: Scope) -> bool:
         if self._push is None:
             return False
-        given = [value for name, value in header_pairs(scope) if name == "authorization"]
-        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        scheme, _, token = authorization_of(scope).partition(" ")
         return scheme.lower() == "bearer" and token.count(".") == 2 and await self._push.fits(token.strip(" "))
 
     def admit_reader(self, scope: Scope) -> None:
@@ -256,10 +264,7 @@ class Budget:
 
 
 def _shows_secret(access: Access, scope: Scope) -> bool:
-    given = [value for name, value in header_pairs(scope) if name == "authorization"]
-    if len(given) != 1:
-        return False
-    return authorized(given[0], bearer=access.bearer, basic=access.basic)
+    return authorized(authorization_of(scope), bearer=access.bearer, basic=access.basic)
 
 
 def _check_page(scope: Scope) -> None:

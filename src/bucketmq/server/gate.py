@@ -26,7 +26,7 @@ from bucketmq.server.people import Caller, Person, Role, who_has
 from bucketmq.server.place import bus_of, run, within
 from bucketmq.server.receive import unavailable
 from bucketmq.server.session import Session, Sessions
-from bucketmq.server.wire import Refusal, Scope, header_pairs, headers_of, loggable
+from bucketmq.server.wire import Refusal, Scope, authorization_of, header_pairs, headers_of, loggable
 
 CSRF_HEADER = "x-bucketmq-csrf"
 LOGIN_MARK = "login"
@@ -217,10 +217,7 @@ def _elsewhere() -> Refusal:
 
 
 def _bearer(scope: Scope) -> str | None:
-    given = [value for name, value in header_pairs(scope) if name == "authorization"]
-    if len(given) != 1:
-        return None
-    scheme, _, token = given[0].partition(" ")
+    scheme, _, token = authorization_of(scope).partition(" ")
     return token.strip(" ") if scheme.lower() == "bearer" else None
 
 

@@ -41,7 +41,7 @@ from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.rules.examine import examine
 from bucketmq.queue.settings import check_name
 from bucketmq.rulebook import WATCHER_POLICY
-from bucketmq.server.access import Guard, make_access
+from bucketmq.server.access import Access, Guard, make_access
 from bucketmq.server.place import AnyBucket, bus_of, now_of, run
 from bucketmq.server.seen import SeenIds
 from bucketmq.server.settings import BODY_BYTES_MAX, BODY_SECONDS
@@ -101,27 +101,17 @@ def endpoint(
     A process that dies between the handler's end and that PUT still has it called again. `name` tells handlers of one
     bucket apart; a watcher has one, and so has a function of a module.
     """
-    return Endpoint(handler, bucket, signing=signing, bearer=bearer, basic=basic, no_auth=no_auth, seen=seen, name=name)
+    access = make_access(signing=signing, bearer=bearer, basic=basic, no_auth=no_auth)
+    return Endpoint(handler, bucket, access, seen, name)
 
 
 class Endpoint:
     """An ASGI app. Make one with `endpoint`."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        bucket: AnyBucket,
-        *,
-        signing: Sequence[str] = (),
-        bearer: Sequence[str] = (),
-        basic: Sequence[str] = (),
-        no_auth: bool = False,
-        seen: IdsKept = "nowhere",
-        name: str | None = None,
-    ) -> None:
+    def __init__(self, handler: Handler, bucket: AnyBucket, access: Access, seen: IdsKept, name: str | None) -> None:
         if not callable(handler):
             raise Invalid(f"an endpoint calls a function that takes one change, not {handler!r}")
-        self._access = make_access(signing=signing, bearer=bearer, basic=basic, no_auth=no_auth)
+        self._access = access
         self._guard = Guard(self._access)
         if seen not in get_args(IdsKept):
             raise Invalid(f"seen is one of {', '.join(get_args(IdsKept))}, not {seen!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from bucketmq.metrics.counts import Counts
@@ -43,8 +43,8 @@ class Counters:
     def read(self, name: str, /, **labels: str) -> int:
         return self._counts[name][tuple(sorted(labels.items()))]
 
-    def families(self) -> Iterable[tuple[str, Mapping[Labels, int]]]:
-        return [(name, dict(counts)) for name, counts in self._counts.items()]
+    def families(self) -> Iterator[Metric]:
+        return (counter(name, text, self._counts[name]) for name, text in COUNTERS.items())
 
 
 def server_families(
@@ -53,8 +53,7 @@ def server_families(
     """What `/metrics` of a server shows."""
     yield build_info()
     yield gauge("notifier_up", "Whether rules are being run.", {(): int(notifier_up)})
-    for name, samples in counters.families():
-        yield counter(name, COUNTERS[name], samples)
+    yield from counters.families()
     yield from counts.families()
     yield from _rules(list(runs)[:LABEL_SETS_MAX])
 

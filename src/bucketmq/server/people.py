@@ -43,9 +43,6 @@ TOKENS_VARIABLE = "BUCKETMQ_DASHBOARD_TOKENS"
 """Where the dashboard finds who may log in."""
 HOW = f"write NAME=TOKEN:ROLE, the role one of {', '.join(ROLES)}, or several joined by +"
 
-TOKENS_VARIABLE = "BUCKETMQ_DASHBOARD_TOKENS"
-"""The environment variable that lists who may log in to a dashboard."""
-
 TOKEN_CHARS_MIN = 16
 """Shorter ones could be guessed in time, for all that guessing is slowed down."""
 TOKEN_BYTES = 24

@@ -15,7 +15,7 @@ import msgspec
 
 from bucketmq.errors import Invalid
 from bucketmq.notify.addresses import Target, target
-from bucketmq.notify.http import Poster
+from bucketmq.notify.lazy import LazyPoster
 from bucketmq.procedures.requests import NoAnswer
 from bucketmq.server.wire import loggable
 
@@ -60,7 +60,7 @@ class PushTokens:
     def __init__(self, push: Push, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._push = push
         self._clock = clock
-        self._poster: Poster | None = None
+        self._poster = LazyPoster()
         self._keys: PyJWKSet | None = None
         self._asked_at = float("-inf")
         self._lock = asyncio.Lock()
@@ -73,8 +73,7 @@ class PushTokens:
         return why is None
 
     def close(self) -> None:
-        if self._poster is not None:
-            self._poster.close()
+        self._poster.close()
 
     async def _why_not(self, token: str) -> str | None:
         import jwt
@@ -119,8 +118,6 @@ class PushTokens:
         """Fetch the keys. Those that are there stay if it does not work."""
         import jwt
 
-        if self._poster is None:
-            self._poster = Poster()
         url = self._push.keys_url
         self._asked_at = self._clock()
         answer = await asyncio.to_thread(

@@ -20,7 +20,7 @@ from bucketmq.events.parse import Confirm
 from bucketmq.events.parse.aws import SNS_TYPES
 from bucketmq.events.parse.fields import decode
 from bucketmq.notify.addresses import SNS_CERTIFICATE, SNS_CONFIRMATION, check_sns_url
-from bucketmq.notify.http import Poster
+from bucketmq.notify.lazy import LazyPoster
 from bucketmq.procedures.requests import NoAnswer
 from bucketmq.server.settings import ServerSettings
 from bucketmq.server.wire import Refusal, loggable
@@ -59,7 +59,7 @@ class Sns:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._poster: Poster | None = None
+        self._poster = LazyPoster()
         self._certificates: OrderedDict[str, Certificate] = OrderedDict()
 
     async def check(self, source: str, headers: dict[str, str], body: bytes) -> None:
@@ -91,8 +91,7 @@ class Sns:
             raise Refusal(503, "SNS did not confirm the subscription", headers={"retry-after": "20"})
 
     def close(self) -> None:
-        if self._poster is not None:
-            self._poster.close()
+        self._poster.close()
 
     async def _unsigned(self, envelope: Envelope) -> str | None:
         """Why a message is not to be believed; None if its signature fits."""
@@ -147,8 +146,6 @@ class Sns:
         prefix = self._settings.sns_prefix
         # Amazon's is at a public address; only the server that was named for tests may be on this machine.
         private = prefix is not None and check_sns_url(url, path) is not None
-        if self._poster is None:
-            self._poster = Poster()
         answer = await asyncio.to_thread(self._poster.get, url, timeout_seconds=FETCH_SECONDS, private=private)
         if isinstance(answer, NoAnswer):
             return answer.reason

@@ -53,6 +53,12 @@ def header_pairs(scope: Scope) -> list[tuple[str, str]]:
     return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
 
 
+def authorization_of(scope: Scope) -> str:
+    """What the caller shows; nothing, if it shows several things."""
+    given = [value for name, value in header_pairs(scope) if name == "authorization"]
+    return given[0] if len(given) == 1 else ""
+
+
 def headers_of(scope: Scope) -> dict[str, str]:
     """Names in lower case; values of a name that comes more than once are joined, as HTTP says."""
     found: dict[str, str] = {}

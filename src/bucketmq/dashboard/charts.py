@@ -27,6 +27,7 @@ from bucketmq.metrics.families import subscription_label
 from bucketmq.procedures.queues import ACTIONS
 from bucketmq.procedures.requests import Procedure
 from bucketmq.procedures.upkeep import figures
+from bucketmq.procedures.upkeep.stats import QueueStats, SubscriptionStats
 from bucketmq.server.place import bus_of, run
 
 SAMPLE_SECONDS = 60.0
@@ -133,24 +134,16 @@ def samples_of(seen: Surveyed) -> Samples:
     stats = seen.stats
     if stats is None:
         return {}
-    oldest = round(stats.oldest_ready_seconds or 0.0, 1)
-    settled = sum(each.settled for each in stats.subscriptions)
-    whole = Sample(stats.ready, stats.in_flight, stats.delayed, stats.dead, oldest, stats.sent, settled)
-    if len(stats.subscriptions) < 2:
-        return {seen.name: whole}
-    parts = {
-        f"{seen.name}{BETWEEN}{subscription_label(seen.name, each.name)}": Sample(
-            each.ready,
-            each.in_flight,
-            each.delayed,
-            each.dead,
-            round(each.oldest_ready_seconds or 0.0, 1),
-            stats.sent,
-            each.settled,
-        )
-        for each in stats.subscriptions
-    }
-    return {seen.name: whole, **parts}
+
+    def sample(of: QueueStats | SubscriptionStats, settled: int) -> Sample:
+        oldest = round(of.oldest_ready_seconds or 0.0, 1)
+        return Sample(of.ready, of.in_flight, of.delayed, of.dead, oldest, stats.sent, settled)
+
+    found = {seen.name: sample(stats, sum(each.settled for each in stats.subscriptions))}
+    if len(stats.subscriptions) > 1:
+        for each in stats.subscriptions:
+            found[f"{seen.name}{BETWEEN}{subscription_label(seen.name, each.name)}"] = sample(each, each.settled)
+    return found
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from bucketmq import aio
-from bucketmq.dashboard.queues import message_row, place_of, place_text
+from bucketmq.dashboard.queues import Page, message_row, place_of, place_text
 from bucketmq.dashboard.site import Site, json_answer, query_of
 from bucketmq.dashboard.survey import Survey
 from bucketmq.deliveries import DeadLetter
@@ -19,7 +19,6 @@ from bucketmq.procedures.claiming.redrive import Redriven
 from bucketmq.queue.settings import MAIN
 from bucketmq.server.wire import Refusal
 
-PAGE = 50
 SEARCHED_MAX = 1_000
 """Dead letters that one request reads for a search; the page then asks for the next ones."""
 IDS_MAX = 1_000
@@ -30,18 +29,13 @@ FAILURES_SHOWN = 10
 QUEUES_SHOWN = 50
 
 
-class Letters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters somebody wants to see."""
+class Letters(Page, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters somebody wants to see: `q` is in the body, the key, the id, the subscription or an error."""
 
     queue: str
-    q: str = ""
-    """Text that the body, the key, the id, the subscription or an error must hold."""
-    after: str = ""
-    limit: int = PAGE
 
     def __post_init__(self) -> None:
-        if not 1 <= self.limit <= PAGE:
-            raise Invalid(f"limit must be 1 to {PAGE}, not {self.limit}")
+        super().__post_init__()
         if len(self.q) > 200:
             raise Invalid("the search has more than 200 characters")
 

@@ -25,6 +25,16 @@ PREVIEW_CHARS = 2_000
 SEND_BYTES_MAX = 256 << 10
 
 
+QUEUE_FIGURES = (
+    *("ready", "in_flight", "delayed", "delayed_is_at_least", "dead", "sent", "shards", "advice"),
+    *("oldest_ready_seconds", "oldest_dead_seconds"),
+)
+SUBSCRIPTION_FIGURES = (
+    *("name", "ready", "in_flight", "delayed", "holders", "conflict_rate", "advice", "paused"),
+    *("oldest_ready_seconds", "next_due_seconds", "idle_seconds"),
+)
+"""What the page shows as `stats` has it."""
+
 _OWN = (*OWN_QUEUES, ACTIONS)
 """Queues that only BucketMQ itself sends to."""
 
@@ -120,7 +130,8 @@ def routes(site: Site, survey: Survey) -> APIRouter:
         site.looker(request, look.queue)
         name = await _existing(site, survey, look.queue)
         after = place_of(look.after)
-        found = await site.work(_peek(site.bucket, name, look.subscription, look.limit, after))
+        subscription = await site.work(_subscribed(site.bucket, name, look.subscription))
+        found: list[PeekedMessage] = await site.work(subscription.peek(look.limit, after=after))
         return json_answer(
             {
                 "messages": [message_row(each) for each in found],
@@ -171,7 +182,8 @@ def routes(site: Site, survey: Survey) -> APIRouter:
         name = await _existing(site, survey, given.queue)
         if given.confirm != name:
             raise Refusal(400, "the name that confirms it is not the queue's", f"write {name}")
-        purged = await site.work(_purge(site.bucket, name, given.subscription))
+        subscription = await site.work(_subscribed(site.bucket, name, given.subscription))
+        purged: int = await site.work(subscription.purge())
         survey.forget(name)
         return json_answer({"purged": purged})
 
@@ -199,16 +211,6 @@ async def _subscribed(bucket: aio.Bucket, queue: str, subscription: str) -> Any:
     return await found.subscription(subscription)
 
 
-async def _peek(bucket: aio.Bucket, queue: str, subscription: str, limit: int, after: Any) -> list[PeekedMessage]:
-    found: list[PeekedMessage] = await (await _subscribed(bucket, queue, subscription)).peek(limit, after=after)
-    return found
-
-
-async def _purge(bucket: aio.Bucket, queue: str, subscription: str) -> int:
-    purged: int = await (await _subscribed(bucket, queue, subscription)).purge()
-    return purged
-
-
 def _body(given: Send) -> Any:
     if not given.json:
         return given.body
@@ -225,20 +227,11 @@ def queue_row(seen: Surveyed, flow: Flow | None = None, *, whole: bool = False) 
     if stats is None or settings is None:
         return row
     row |= {
-        "ready": stats.ready,
-        "in_flight": stats.in_flight,
-        "delayed": stats.delayed,
-        "delayed_is_at_least": stats.delayed_is_at_least,
-        "dead": stats.dead,
-        "oldest_ready_seconds": stats.oldest_ready_seconds,
-        "oldest_dead_seconds": stats.oldest_dead_seconds,
-        "sent": stats.sent,
+        **{name: getattr(stats, name) for name in QUEUE_FIGURES},
         "rate_in": None if flow is None else round(flow.sent, 3),
         "rate_out": None if flow is None else round(sum(flow.settled.values()), 3),
         "rate_seconds": None if flow is None else round(flow.seconds, 1),
-        "shards": stats.shards,
         "damaged": [str(each) for each in stats.damaged],
-        "advice": stats.advice,
         "paused": settings.paused or {},
         "subscriptions": [
             _subscription(seen.name, each, None if flow is None else flow.settled.get(each.name), whole=whole)
@@ -246,8 +239,7 @@ def queue_row(seen: Surveyed, flow: Flow | None = None, *, whole: bool = False) 
             if settings.main or each.name != MAIN
         ],
         "readers": [
-            {"name": each.name, "lag": each.lag, "idle_seconds": each.idle_seconds, "holds": each.holds}
-            for each in stats.readers
+            {name: getattr(each, name) for name in ("name", "lag", "idle_seconds", "holds")} for each in stats.readers
         ],
     }
     if whole:
@@ -262,20 +254,10 @@ def queue_row(seen: Surveyed, flow: Flow | None = None, *, whole: bool = False) 
 
 def _subscription(queue: str, each: SubscriptionStats, rate: float | None, *, whole: bool) -> dict[str, Any]:
     row = {
-        "name": each.name,
+        **{name: getattr(each, name) for name in SUBSCRIPTION_FIGURES},
         "series": subscription_label(queue, each.name),
         "rate_out": None if rate is None else round(rate, 3),
         "rule": rule_of(each.name) if queue in OWN_QUEUES else None,
-        "ready": each.ready,
-        "in_flight": each.in_flight,
-        "delayed": each.delayed,
-        "oldest_ready_seconds": each.oldest_ready_seconds,
-        "next_due_seconds": each.next_due_seconds,
-        "idle_seconds": each.idle_seconds,
-        "holders": each.holders,
-        "conflict_rate": each.conflict_rate,
-        "advice": each.advice,
-        "paused": each.paused,
     }
     if whole:
         row["shards"] = msgspec.to_builtins(each.shards)

@@ -149,7 +149,9 @@ class Reporter:
         if not self._id:
             self._id, self._began = (yield from NewId()), now
         with self._lock:
-            done = msgspec.structs.replace(self._done, spent=self._spent())
+            done = msgspec.structs.replace(
+                self._done, spent=spent_of(self._bucket.requests) if self._counts_requests else None
+            )
         self._point(now, done)
         while True:
             process = Process(
@@ -185,9 +187,6 @@ class Reporter:
         )
         self._recent = (*self._recent, point)[-POINTS_MAX:]
         self._told, self._told_at = done, tick
-
-    def _spent(self) -> Spent | None:
-        return spent_of(self._bucket.requests) if self._counts_requests else None
 
 
 def spent_of(requests: Requests) -> Spent:

@@ -195,6 +195,12 @@ class OpenQueue:
         """Something was seen that the settings we have may not know."""
         self._doubts += 1
 
+    def jump(self, shard_log: ShardLog, base: int) -> None:
+        """Go on at `base`, which somebody else chose, past segments that were not read: a fence may be among them."""
+        if base > (shard_log.tail or 0):
+            self.doubt()
+            shard_log.learn(base, 0.0)
+
     def adopt(self, settings: Settings, now: float, doubts: int = 0) -> None:
         """Believe settings that were read at `now`, after `doubts` doubts. Several callers read them at a time, and
         the answers may come in another order: a shard count that is known is not unlearnt."""

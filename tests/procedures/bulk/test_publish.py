@@ -87,7 +87,8 @@ class Process:
         self.hands = MortalHands(store, lives)
         self.engine = Blocking(self.hands)
         api = BucketApi("app", lists_in_order=True, local=True, probe_first=False)
-        self.queue: OpenQueue = self.engine.run(QueueApi(api, "jobs", settings).open())
+        self.verbs = QueueApi(api, "jobs", settings)
+        self.queue: OpenQueue = self.engine.run(self.verbs.open())
 
     def run(self, procedure: Procedure[Any]) -> Any:
         return self.engine.run(procedure)
@@ -404,6 +405,32 @@ def test_a_fence_that_takes_the_place_makes_the_batch_find_its_shards_anew(store
     process.publish(0, made)
     assert {aimed.shards for aimed in register(store).segments} == {4}
     assert sorted(bodies(store)) == list(range(8))
+    bucket.close()
+
+
+def test_whoever_finishes_a_batch_behind_a_fence_that_it_has_not_seen_sends_by_the_new_shards(
+    store: FaultyStore,
+) -> None:
+    green = next(key for key in map(str, range(100)) if shard_of(2, key, 0) == 1)
+    process = Process(store, ordered=True)
+    process.publish(0, process.make("a", "a"))
+    bucket = bucketmq.Bucket(Blocking(Hands(store)), "app", probe=False)
+    bucket.queue("jobs").raise_shards(2)
+    dying = Process(store)
+    made = dying.make("b", "b")
+    original = dying.hands.perform
+
+    def perform(request: StoreRequest) -> Reply:
+        if isinstance(request, Create) and "/log/" in request.key:
+            raise Killed
+        return original(request)
+
+    dying.hands.perform = perform  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        dying.publish(1, made)
+    process.publish(1, [])
+    assert bodies(store) == ["a", "b"]
+    assert process.run(process.verbs.send("c", key=green)).shard == 1
     bucket.close()
 
 

@@ -238,12 +238,13 @@ def _find_or_place(queue: OpenQueue, aimed: Aimed, chosen_at: float) -> Procedur
         segment = Segment(aimed.base, found.body)
         notice_fence(queue, segment)
         if not begins_with(aimed.id)(segment):
-            shard_log.learn(max(segment.end, low), 0.0)
+            queue.jump(shard_log, max(aimed.base, low))
+            shard_log.learn(segment.end, 0.0)
             return False
         # Below the mark it is about to be trimmed, or a process that slept created it after trimming passed.
         return low <= aimed.base or found.stored_at - chosen_at <= SLEEP_SECONDS
     if low > aimed.base:
-        shard_log.learn(low, 0.0)
+        queue.jump(shard_log, low)
         # Trimming deletes the parts before the segment. A part that is there was never published at this place.
         return isinstance((yield from look(join(queue.keys.root, aimed.parts[0].key))), Missing)
     return (yield from _place(queue, aimed))

@@ -72,7 +72,7 @@ def place(queue: OpenQueue, shard_log: ShardLog, base: int, body: bytes, mine: M
                 stored_at = found.stored_at
                 break
             notice_fence(queue, segment)
-            yield from _go_on_behind(shard_log, segment, known_at)
+            yield from _go_on_behind(queue, shard_log, segment, known_at)
             return False
         yield from patience.again(reply)
     landed_at = asked_at if stored_at is None else stored_at
@@ -80,16 +80,18 @@ def place(queue: OpenQueue, shard_log: ShardLog, base: int, body: bytes, mine: M
     if low > base and not (stored_at is None and (yield from _landed_awake(key, known_at))):
         # Or trimming would delete it later, with the large bodies that we are about to send again.
         yield from delete(key)
-        shard_log.learn(low, 0.0)
+        queue.jump(shard_log, low)
         return False
+    queue.jump(shard_log, base)
     shard_log.learn(base + count, landed_at)
     yield from maybe_hint(queue, shard_log)
     return True
 
 
-def _go_on_behind(shard_log: ShardLog, segment: Segment, known_at: float) -> Procedure[None]:
+def _go_on_behind(queue: OpenQueue, shard_log: ShardLog, segment: Segment, known_at: float) -> Procedure[None]:
     """Another process's segment: the next base is its end, or the mark if it lies below and is not part of the log."""
     low = yield from lowest(shard_log, segment.base, known_at, (yield from Now()))
+    queue.jump(shard_log, max(low, segment.base))
     shard_log.learn(low if low > segment.base else segment.end, 0.0)
 
 

@@ -91,7 +91,7 @@ def fresh_tail(queue: OpenQueue, shard_log: ShardLog) -> Procedure[int]:
         if low == base:
             shard_log.learn(base, now)
             return base
-        shard_log.learn(low, 0.0)
+        queue.jump(shard_log, low)
         base = low
 
 

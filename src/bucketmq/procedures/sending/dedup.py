@@ -50,6 +50,7 @@ def send_once(queue: OpenQueue, dedup_key: str, message: Message) -> Procedure[D
         if entry.id != message.id:  # probably there: look before writing
             segment = yield from read_segment(queue, shard_log, entry.base)
             if segment is not None:
+                queue.jump(shard_log, entry.base)
                 shard_log.learn(segment.end, 0.0)
                 return mine(segment)
         body = lines.encode([msgspec.structs.replace(message, id=entry.id)])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bucketmq.bucket import folder
+from bucketmq.bucket import files
 from bucketmq.bucket.folder import FolderStore
 from bucketmq.bucket.port import Attributes, Found, Missing, Refused, Removed, Unknown, Written
 from bucketmq.errors import Corrupt, Invalid, Unsupported
@@ -35,7 +35,7 @@ def no_xattrs(monkeypatch: pytest.MonkeyPatch, *, system: bool) -> None:
         raise OSError(errno.ENOTSUP, "Operation not supported")
 
     for name in ("_LISTXATTR", "_GETXATTR", "_SETXATTR"):
-        monkeypatch.setattr(folder, name, None if system else refuse)
+        monkeypatch.setattr(files, name, None if system else refuse)
 
 
 def test_plain_objects_have_no_extended_attribute(root: Path, store: FolderStore) -> None:

@@ -11,7 +11,7 @@ import pytest
 from obstore.exceptions import GenericError
 from obstore.store import S3Store
 
-from bucketmq.bucket import objects
+from bucketmq.bucket import diagnosis
 from bucketmq.bucket.objects import ObjectStore
 from bucketmq.bucket.port import Missing, Refused, Store, Unknown, Version, Written
 from bucketmq.bucket.urls import open_store
@@ -312,7 +312,7 @@ def test_a_clock_that_is_off_is_named_as_the_cause(server: FaultServer, verb: st
     ids=["google", "sts"],
 )
 def test_a_token_server_that_does_not_like_the_clock_is_understood(text: str) -> None:
-    assert "clock" in objects._diagnosis(GenericError(text))[1]
+    assert "clock" in diagnosis.diagnosis(GenericError(text))[1]
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -382,8 +382,8 @@ def test_credentials_that_do_not_come_are_denied_and_nothing_is_sent(server: Fau
 )
 def test_a_machine_without_a_role_is_told_to_set_credentials(text: str) -> None:
     error = GenericError(text)
-    assert objects._diagnosis(error)[0] is Denied
-    assert not objects._may_have_landed(error)
+    assert diagnosis.diagnosis(error)[0] is Denied
+    assert not diagnosis.may_have_landed(error)
 
 
 @pytest.mark.parametrize("verb", ALL)

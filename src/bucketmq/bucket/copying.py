@@ -12,16 +12,15 @@ import html
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlencode
 
-import obstore
 from obstore.exceptions import BaseError
 
 from bucketmq.bucket.port import Found
-from bucketmq.bucket.sending import SIGNED_SECONDS, CannotSign, HttpFailure, Sender, code_in
+from bucketmq.bucket.sending import CannotSign, HttpFailure, Sender, address, code_in
 from bucketmq.bucket.sigv4 import signed
 from bucketmq.errors import BucketMQError
 
@@ -79,7 +78,7 @@ class SignedRequests:
         body: bytes = b"",
     ) -> bytes:
         """The beginning of the answer's body. S3 may say 200 before it is done, and how it went only there."""
-        url = _address(self._client, "PUT", key).partition("?")[0]
+        url = address(self._client, "PUT", key).partition("?")[0]
         if query:
             url += "?" + urlencode(sorted(query.items()), quote_via=quote, safe="")
         try:
@@ -169,12 +168,12 @@ class BlobCopy:
         headers = {
             "if-none-match": "*",
             "x-ms-blob-type": "BlockBlob",
-            "x-ms-copy-source": _address(self._client, "GET", key),
+            "x-ms-copy-source": address(self._client, "GET", key),
             "x-ms-copy-source-blob-properties": "false",
             "x-ms-source-if-match": source.version,
             **_headers(attributes, "x-ms-blob-content-type", "x-ms-meta-"),
         }
-        return self._send("PUT", _address(self._client, "PUT", target), headers).headers["ETag"]
+        return self._send("PUT", address(self._client, "PUT", target), headers).headers["ETag"]
 
     def __repr__(self) -> str:
         return "BlobCopy()"
@@ -200,13 +199,6 @@ class HeaderCopy:
 
 def _headers(attributes: Mapping[str, str], content_type: str, prefix: str) -> dict[str, str]:
     return {content_type if name == "Content-Type" else prefix + name: value for name, value in attributes.items()}
-
-
-def _address(client: S3Store | AzureStore, method: Literal["GET", "PUT"], key: str) -> str:
-    try:
-        return obstore.sign(client, method, key, timedelta(seconds=SIGNED_SECONDS))
-    except (BaseError, OSError, ValueError) as error:
-        raise CannotSign(str(error)) from error
 
 
 def _hash_in(answer: bytes) -> str:

@@ -41,9 +41,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import functools
 import itertools
-import mimetypes
 import os
 import stat
 import threading
@@ -52,8 +50,19 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
-import msgspec
-
+from bucketmq.bucket.files import (
+    copy_all,
+    extra_of,
+    is_plain,
+    look,
+    microsecond,
+    opened,
+    read,
+    set_extra,
+    stamp_over,
+    version_of,
+    writing,
+)
 from bucketmq.bucket.listing import check_listing
 from bucketmq.bucket.port import (
     KEY_BYTES_MAX,
@@ -69,12 +78,9 @@ from bucketmq.bucket.port import (
     Unknown,
     Version,
     Written,
-    check_attributes,
     check_key,
-    check_size,
-    too_large,
 )
-from bucketmq.errors import BucketMQError, Corrupt, Denied, Invalid, Unavailable, Unsupported
+from bucketmq.errors import BucketMQError, Denied, Invalid, Unavailable, Unsupported
 from bucketmq.log.layout import is_bookkeeping, is_secret
 
 Result = TypeVar("Result")
@@ -92,9 +98,6 @@ LEFTOVER_SECONDS = 3600
 TIDIED_MAX = 500
 """How many empty directories one listing removes: on a busy disk each takes half a millisecond."""
 
-_MICROSECOND_NS = 1_000
-_TICK_NS = 1_000_000
-_PASS_NS = 100  # the digit behind the microsecond: how often the clock was set back between two states
 PRIVATE = ".bucketmq"
 _TMP = (PRIVATE, "tmp")
 _LOCKS = (PRIVATE, "locks")
@@ -107,20 +110,7 @@ _GOOD_FILE_SYSTEMS = "use a folder on ext4, XFS, Btrfs or APFS"
 _FULL_FSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync stops at the drive's cache
 _FDATASYNC: Callable[[int], None] | None = getattr(os, "fdatasync", None)
 
-_XATTR = "user.bucketmq"
-_XATTR_SMALL = 3000  # what every file system with extended attributes has room for; ext4 ends near 4,000
-# Python has these on Linux only.
-_LISTXATTR: Callable[[int], list[str]] | None = getattr(os, "listxattr", None)
-_GETXATTR: Callable[[int, str], bytes] | None = getattr(os, "getxattr", None)
-_SETXATTR: Callable[[int, str, bytes], None] | None = getattr(os, "setxattr", None)
-_NO_XATTRS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-
-_COPY_RANGE: Callable[[int, int, int], int] | None = getattr(os, "copy_file_range", None)  # on Linux only
-_COPY_BYTES = 1 << 30
-_READ_BYTES = 1 << 20
-
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # NONBLOCK: a pipe must not hang us
 _OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_LOCK = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _READABLE = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
@@ -158,24 +148,18 @@ class FolderStore:
         return self._root
 
     def get(self, key: str) -> Object | Missing:
-        parents, name = _split(key)
-
-        def read() -> Object | Missing:
-            directory = self._find(parents)
-            return Missing() if directory is None else _read(directory.fd, name, key)
-
-        return self._do("read", key, read)
+        return self._read("read", key, read)
 
     def create(self, key: str, body: bytes, attributes: Attributes = PLAIN) -> Written | Refused | Unknown:
         parents, name = _split(key)
-        extra = _extra(name, attributes)
-        return self._do("create", key, lambda: self._create(parents, name, key, _writing(body), extra=extra))
+        extra = extra_of(name, attributes)
+        return self._do("create", key, lambda: self._create(parents, name, key, writing(body), extra=extra))
 
     def replace(
         self, key: str, body: bytes, version: Version, attributes: Attributes = PLAIN
     ) -> Written | Refused | Unknown:
         parents, name = _split(key)
-        extra = _extra(name, attributes)
+        extra = extra_of(name, attributes)
 
         def replace() -> Written | Refused | Unknown:
             directory = self._find(parents)
@@ -200,13 +184,7 @@ class FolderStore:
         self._do("delete", key, delete)
 
     def look(self, key: str) -> Found | Missing:
-        parents, name = _split(key)
-
-        def look() -> Found | Missing:
-            directory = self._find(parents)
-            return Missing() if directory is None else _look(directory.fd, name, key)
-
-        return self._do("look at", key, look)
+        return self._read("look at", key, look)
 
     def remove(self, key: str, version: Version) -> Removed | Refused | Unknown:
         parents, name = _split(key)
@@ -240,23 +218,16 @@ class FolderStore:
         attributes belong to the file, not to its name."""
         folders, source_name = _split(key)
         parents, name = _split(target)
-        extra = _extra(name, attributes)
+        extra = extra_of(name, attributes)
 
         def copy() -> Written | Refused | Unknown:
             directory = self._find(folders)
             if directory is None:
                 return Refused()
-            try:
-                fd = os.open(source_name, _OPEN_READ, dir_fd=directory.fd)
-            except FileNotFoundError:
-                return Refused()
-            try:
-                found = os.fstat(fd)
-                if not _check_plain(found, key) or _version(found) != source.version:
+            with opened(directory.fd, source_name, key) as file:
+                if file is None or version_of(file[1]) != source.version:
                     return Refused()
-                return self._create(parents, name, target, lambda to: _copy_all(fd, to, found, key), extra=extra)
-            finally:
-                os.close(fd)
+                return self._create(parents, name, target, lambda to: copy_all(*file, to, key), extra=extra)
 
         return self._do("copy", key, copy)
 
@@ -297,6 +268,15 @@ class FolderStore:
 
     def __repr__(self) -> str:
         return f"FolderStore({self._root!r})"
+
+    def _read(self, verb: str, key: str, read: Callable[[int, str, str], Result | Missing]) -> Result | Missing:
+        parents, name = _split(key)
+
+        def found() -> Result | Missing:
+            directory = self._find(parents)
+            return Missing() if directory is None else read(directory.fd, name, key)
+
+        return self._do(verb, key, found)
 
     def _do(self, verb: str, key: str, call: Callable[[], Result]) -> Result:
         """What `call` returns. It is repeated where the folder was cleared under it, and once where descriptors ran
@@ -348,11 +328,11 @@ class FolderStore:
         self, directory: _Directory, name: str, key: str, body: bytes, version: Version, *, extra: bytes | None
     ) -> Written | Refused | Unknown:
         tmp = self._workshop()
-        with self._temporary(tmp, _writing(body), extra, secret=is_secret(key)) as (temporary, fd), self._locked(key):
+        with self._temporary(tmp, writing(body), extra, secret=is_secret(key)) as (temporary, fd), self._locked(key):
             found = _regular(directory.fd, name, key)
-            if found is None or _version(found) != version:
+            if found is None or version_of(found) != version:
                 return Refused()
-            written = _stamp_over(fd, found.st_mtime_ns)
+            written = stamp_over(fd, found.st_mtime_ns)
             os.rename(temporary, name, src_dir_fd=tmp.fd, dst_dir_fd=directory.fd)
         return self._settle(directory, written)
 
@@ -362,7 +342,7 @@ class FolderStore:
             self._flush(directory)
         except OSError as error:
             return Unknown(f"{NOT_FORCED}: {error.strerror}")
-        return Written(_version(written), written.st_mtime_ns / 1e9)
+        return Written(version_of(written), written.st_mtime_ns / 1e9)
 
     def _flush(self, directory: _Directory) -> None:
         """Force a directory that was changed to disk, now or at the end of `together`."""
@@ -380,12 +360,12 @@ class FolderStore:
         fd = os.open(name, _OPEN_NEW, 0o600 if secret else 0o666, dir_fd=tmp.fd)
         try:
             fill(fd)
-            stamp = _microsecond()
+            stamp = microsecond()
             os.utime(fd, ns=(stamp, stamp))
             if extra is None:
                 _flush_data(fd)
             else:
-                _set_extra(fd, extra, self._root)
+                set_extra(fd, extra, self._root)
                 _flush(fd)  # attributes are not data
             yield name, fd
         finally:
@@ -506,7 +486,7 @@ class FolderStore:
         return tmp
 
     def _prove(self, tmp: _Directory) -> None:
-        with self._temporary(tmp, _writing(b"")) as (name, fd):
+        with self._temporary(tmp, writing(b"")) as (name, fd):
             stamp = time.time_ns() // 10**9 * 10**9 + 123_456_700
             os.utime(fd, ns=(stamp, stamp))
             if os.fstat(fd).st_mtime_ns != stamp:
@@ -585,181 +565,14 @@ def _is_private(segment: str) -> bool:
     return segment.casefold() == PRIVATE  # macOS ignores case
 
 
-def _look(directory_fd: int, name: str, key: str) -> Found | Missing:
-    try:
-        fd = os.open(name, _OPEN_READ, dir_fd=directory_fd)
-    except FileNotFoundError:
-        return Missing()
-    try:
-        found = os.fstat(fd)
-        if not _check_plain(found, key):
-            return Missing()
-        attributes = _attributes(fd, name, key)
-    finally:
-        os.close(fd)
-    return Found(found.st_size, _version(found), found.st_mtime_ns / 1e9, attributes)
-
-
-def _read(directory_fd: int, name: str, key: str) -> Object | Missing:
-    try:
-        fd = os.open(name, _OPEN_READ, dir_fd=directory_fd)
-    except FileNotFoundError:
-        return Missing()
-    try:
-        found = os.fstat(fd)  # of this very file: a rename may put another one in its place at any time
-        if not _check_plain(found, key):
-            return Missing()
-        check_size(key, found.st_size)
-        body = _read_all(fd, found.st_size, key)
-        attributes = _attributes(fd, name, key)
-    finally:
-        os.close(fd)
-    return Object(body, _version(found), found.st_mtime_ns / 1e9, attributes)
-
-
-def _read_all(fd: int, size: int, key: str) -> bytes:
-    try:
-        body = os.read(fd, size)
-        while len(body) < size:
-            more = os.read(fd, size - len(body))
-            if not more:
-                raise Unavailable(f"the file of {key!r} shrank while it was read; keep other programs from changing it")
-            body += more
-    except MemoryError:
-        raise too_large(key, size) from None
-    return body
-
-
-def _attributes(fd: int, name: str, key: str) -> Attributes:
-    """Of an open file. Asking for the list first is cheaper than asking for what is not there."""
-    if _LISTXATTR is not None and _GETXATTR is not None:
-        try:
-            if _XATTR in _LISTXATTR(fd):
-                return msgspec.json.decode(_GETXATTR(fd, _XATTR), type=Attributes)
-        except OSError as error:
-            if error.errno not in _NO_XATTRS:
-                raise
-        except msgspec.DecodeError as error:
-            raise Corrupt(
-                f"the extended attribute {_XATTR} of {key!r} is not what the folder store writes ({error}); "
-                f"remove it (`setfattr -x {_XATTR}`)"
-            ) from error
-    return _guess(name.rpartition(".")[2].lower()) if "." in name else PLAIN
-
-
-def _extra(name: str, attributes: Attributes) -> bytes | None:
-    """What to write beside the body; None if a reader knows without."""
-    if attributes is PLAIN:
-        return None
-    check_attributes(attributes)
-    guess = _guess(name.rpartition(".")[2].lower()) if "." in name else PLAIN
-    if not attributes.metadata and attributes.content_type in ("", guess.content_type):
-        return None
-    return msgspec.json.encode(attributes)
-
-
-def _set_extra(fd: int, extra: bytes, root: str) -> None:
-    try:
-        if _SETXATTR is None:
-            raise OSError(errno.ENOTSUP, "not on this system")
-        _SETXATTR(fd, _XATTR, extra)
-    except OSError as error:
-        if error.errno in _NO_XATTRS:
-            raise Unsupported(
-                f"the folder {root} cannot keep metadata, or a content type other than that of the key's suffix: "
-                "it lacks extended attributes; leave them out, or use a folder on ext4, XFS, Btrfs or tmpfs on Linux"
-            ) from error
-        if len(extra) > _XATTR_SMALL:
-            raise Invalid(
-                f"the file system of {root} has no room for {len(extra)} bytes of attributes beside a file; "
-                "use less metadata"
-            ) from error
-        raise
-
-
-@functools.lru_cache(maxsize=256)
-def _guess(ending: str) -> Attributes:
-    """By Python's own table, so that it is the same on every machine."""
-    kind = _KINDS.types_map[True].get(f".{ending}")
-    return PLAIN if kind is None else Attributes(kind)
-
-
-_KINDS = mimetypes.MimeTypes()
-
-
-def _writing(body: bytes) -> Callable[[int], None]:
-    return lambda fd: _write(fd, body)
-
-
-def _copy_all(fd: int, to: int, found: os.stat_result, key: str) -> None:
-    """Copy an open file, as it was found, into an empty one."""
-    done = 0
-    while done < found.st_size:
-        count = _copy_some(fd, to, min(_COPY_BYTES, found.st_size - done))
-        if not count:
-            break
-        done += count
-    if done != found.st_size or _version(os.fstat(fd)) != _version(found):
-        raise Unavailable(f"the file of {key!r} changed while it was copied; keep other programs from changing it")
-
-
-def _copy_some(fd: int, to: int, size: int) -> int:
-    """Copy so many bytes at most, from where both files are; how many it were."""
-    if _COPY_RANGE is not None:
-        try:
-            return _COPY_RANGE(fd, to, size)
-        except OSError as error:
-            if error.errno not in (*_NO_XATTRS, errno.EXDEV, errno.EINVAL):
-                raise
-    body = os.read(fd, min(size, _READ_BYTES))
-    _write(to, body)
-    return len(body)
-
-
-def _write(fd: int, body: bytes) -> None:
-    written = os.write(fd, body)
-    while written < len(body):  # one call writes at most 2 GiB, and less on a disk that is filling up
-        written += os.write(fd, memoryview(body)[written:])
-
-
-def _stamp_over(fd: int, before_ns: int) -> os.stat_result:
-    """Stamp the file that replaces a state of `before_ns`, so that it has a version that no state before it had."""
-    passes = before_ns // _PASS_NS % 10
-    stamp = _microsecond() + passes * _PASS_NS
-    if stamp <= before_ns:
-        if before_ns - stamp < _TICK_NS:  # a clock with coarse ticks, or two writes at once
-            stamp = before_ns + _MICROSECOND_NS
-        else:  # the clock was set back
-            stamp = _microsecond() + (passes + 1) % 10 * _PASS_NS
-    os.utime(fd, ns=(stamp, stamp))
-    return os.fstat(fd)
-
-
-def _microsecond() -> int:
-    return time.time_ns() // _MICROSECOND_NS * _MICROSECOND_NS
-
-
-def _version(found: os.stat_result) -> Version:
-    return Version(f"{found.st_mtime_ns:x}-{found.st_size:x}-{found.st_ino:x}")
-
-
 def _is_at(directory_fd: int, name: str, key: str, version: Version) -> bool:
     found = _regular(directory_fd, name, key)
-    return found is not None and _version(found) == version
+    return found is not None and version_of(found) == version
 
 
 def _regular(directory_fd: int, name: str, key: str) -> os.stat_result | None:
     found = _lstat(name, directory_fd)
-    return found if found is not None and _check_plain(found, key) else None
-
-
-def _check_plain(found: os.stat_result, key: str) -> bool:
-    """True for a plain file, False for a directory, which is not an object; `Invalid` for anything else."""
-    if stat.S_ISREG(found.st_mode):
-        return True
-    if stat.S_ISDIR(found.st_mode):
-        return False
-    raise Invalid(f"{key!r} is a symbolic link or a device, which the folder store does not follow; remove it")
+    return found if found is not None and is_plain(found, key) else None
 
 
 def _lstat(path: str, directory_fd: int | None = None) -> os.stat_result | None:
@@ -817,7 +630,7 @@ def _walk(
                 continue
             with contextlib.suppress(FileNotFoundError):
                 found = entry.stat(follow_symlinks=False)
-                yield Entry(key, found.st_size, found.st_mtime_ns / 1e9, _version(found))
+                yield Entry(key, found.st_size, found.st_mtime_ns / 1e9, version_of(found))
     finally:
         os.close(fd)
 

@@ -33,20 +33,12 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    InvalidPathError,
-    NotSupportedError,
-    PermissionDeniedError,
-    PreconditionError,
-    UnauthenticatedError,
-)
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from bucketmq.bucket.copying import CopyWay
+from bucketmq.bucket.diagnosis import diagnosis, is_disliked, is_refusal, lacks_bucket, may_have_landed, reason
 from bucketmq.bucket.listing import check_listing
 from bucketmq.bucket.port import (
     PLAIN,
@@ -66,8 +58,8 @@ from bucketmq.bucket.port import (
     check_size,
 )
 from bucketmq.bucket.removal import DeleteIf
-from bucketmq.bucket.sending import CannotSign, HttpFailure
-from bucketmq.errors import BucketMQError, Denied, Invalid, NotFound, Unavailable, Unsupported
+from bucketmq.bucket.sending import CannotSign
+from bucketmq.errors import BucketMQError, Invalid, NotFound, Unavailable, Unsupported
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode, UpdateVersion
@@ -288,17 +280,24 @@ class ObjectStore:
 
     def _prove_deletes(self) -> bool:
         """Whether a wrong version deletes nothing, the right one deletes, and what is missing is refused."""
-        key = f"{self._scratch}{uuid.uuid4().hex}"
-        written = self.create(key, b"a trial of conditional deletes\n")
-        if not isinstance(written, Written):
-            raise Unavailable(f"cannot write {key!r} in {self._place} to try out conditional deletes; try again")
-        try:
+        with self._trial("conditional deletes") as (key, state):
             return (
-                self._is_refused(key, self._wrong(written.version))
+                self._is_refused(key, self._wrong(state.version))
                 and isinstance(self.look(key), Found)
-                and not self._is_refused(key, written.version)
-                and self._is_refused(key, written.version)
+                and not self._is_refused(key, state.version)
+                and self._is_refused(key, state.version)
             )
+
+    @contextlib.contextmanager
+    def _trial(self, what: str, attributes: Attributes = PLAIN) -> Iterator[tuple[str, Found]]:
+        """An object to try something out with, and its state."""
+        key = f"{self._scratch}{uuid.uuid4().hex}"
+        body = f"a trial of {what}\n".encode()
+        written = self.create(key, body, attributes)
+        if not isinstance(written, Written):
+            raise Unavailable(f"cannot write {key!r} in {self._place} to try out {what}; try again")
+        try:
+            yield key, Found(len(body), written.version, 0.0)
         finally:
             self.delete(key)
 
@@ -306,7 +305,7 @@ class ObjectStore:
         try:
             answer = self._delete_at(key, version)
         except BucketMQError as error:
-            if _is_disliked(error):
+            if is_disliked(error):
                 return False
             raise
         if isinstance(answer, Unknown):
@@ -332,7 +331,7 @@ class ObjectStore:
                     proven = self._prove_copies(way)
                     self._honoured[way] = bool(self._prove_copies(way) if proven is None else proven)
                 except BucketMQError as error:
-                    if not _is_disliked(error):
+                    if not is_disliked(error):
                         raise
                     self._honoured[way] = False
             return self._honoured[way]
@@ -340,29 +339,23 @@ class ObjectStore:
     def _prove_copies(self, way: CopyWay) -> bool | None:
         """Whether a wrong version copies nothing, the right one copies with attributes of its own, and no object is
         copied over. None if an answer is not clear."""
-        key = f"{self._scratch}{uuid.uuid4().hex}"
-        target = f"{key}-copy"
-        body = b"a trial of conditional copies\n"
         first, second = (Attributes("text/plain", {"copy": name}) for name in ("first", "second"))
-        written = self.create(key, body, Attributes("text/x-source", {"source": "yes"}))
-        if not isinstance(written, Written):
-            raise Unavailable(f"cannot write {key!r} in {self._place} to try out conditional copies; try again")
-        source = Found(len(body), written.version, 0.0)
-        wrong = Found(len(body), self._wrong(written.version), 0.0)
-        try:
-            for state, attributes, right in (
-                (wrong, first, Refused),
-                (source, first, Written),
-                (source, second, Refused),
-            ):
-                answer = self._copy_by(way, key, target, state, attributes)
-                if not isinstance(answer, right):
-                    return None if isinstance(answer, Unknown) else False
-            found = self.look(target)
-            return isinstance(found, Found) and (found.size_bytes, found.attributes) == (len(body), first)
-        finally:
-            self.delete(target)
-            self.delete(key)
+        with self._trial("conditional copies", Attributes("text/x-source", {"source": "yes"})) as (key, source):
+            wrong = Found(source.size_bytes, self._wrong(source.version), 0.0)
+            target = f"{key}-copy"
+            try:
+                for state, attributes, right in (
+                    (wrong, first, Refused),
+                    (source, first, Written),
+                    (source, second, Refused),
+                ):
+                    answer = self._copy_by(way, key, target, state, attributes)
+                    if not isinstance(answer, right):
+                        return None if isinstance(answer, Unknown) else False
+                found = self.look(target)
+                return isinstance(found, Found) and (found.size_bytes, found.attributes) == (source.size_bytes, first)
+            finally:
+                self.delete(target)
 
     def _copy_by(
         self, way: CopyWay, key: str, target: str, source: Found, attributes: Attributes
@@ -407,10 +400,10 @@ class ObjectStore:
     def _not_done(self, what: str, error: Exception) -> Refused | Unknown:
         """What it means that a conditional request did not succeed."""
         self._check_bucket(error)
-        if isinstance(error, AlreadyExistsError | PreconditionError | FileNotFoundError) or _status(error) in _REFUSED:
+        if is_refusal(error):
             return Refused()
-        if _may_have_landed(error):
-            return Unknown(_reason(error))
+        if may_have_landed(error):
+            return Unknown(reason(error))
         raise self._failed(what, error) from error
 
     def _read_attributes(self, given: Mapping[str, str]) -> Attributes:
@@ -441,8 +434,8 @@ class ObjectStore:
         except FileNotFoundError:
             raise
         except (BaseError, OSError, ValueError) as error:
-            if _may_have_landed(error):
-                return Unknown(_reason(error))
+            if may_have_landed(error):
+                return Unknown(reason(error))
             raise self._failed(f"write {key!r}", error) from error
         version = self._version(result["e_tag"], result["version"])
         return Unknown("the store sent no version") if version is None else Written(version, None)
@@ -475,26 +468,17 @@ class ObjectStore:
             raise Invalid(f"the connection to {self._place} was made in another process; connect again after the fork")
 
     def _check_bucket(self, error: Exception) -> None:
-        if _code(error) in _NO_BUCKET:
+        if lacks_bucket(error):
             raise self._no_bucket() from error
 
     def _no_bucket(self) -> NotFound:
         return NotFound(f"there is no bucket {self._place}; create it, or correct the name, region or endpoint")
 
     def _failed(self, what: str, error: Exception) -> BucketMQError:
-        kind, cure = _diagnosis(error)
+        kind, cure = diagnosis(error)
         if kind is NotFound:
             return self._no_bucket()
-        return kind(f"cannot {what} in {self._place}: {_reason(error)}; {cure}")
-
-
-def _is_disliked(error: BucketMQError) -> bool:
-    """Whether such a request cannot be made at all, or the store understood it and wants none of it."""
-    if isinstance(error, Unsupported | Denied):
-        return True
-    cause = error.__cause__
-    status = _status(cause) if isinstance(cause, Exception) else None
-    return isinstance(cause, CannotSign) or (status is not None and status < HTTPStatus.INTERNAL_SERVER_ERROR)
+        return kind(f"cannot {what} in {self._place}: {reason(error)}; {cure}")
 
 
 def _quoted(e_tag: str | None) -> str | None:
@@ -521,122 +505,3 @@ _SPELLED = re.compile(r"_x(2d|2e|3[0-9])_")
 _NO_METADATA = frozenset(
     {"Content-Disposition", "Content-Encoding", "Content-Language", "Cache-Control", "Storage-Class"}
 )
-_REFUSED = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.NOT_FOUND)
-
-# obstore has no fields for the status and code of an answer, only this text. Its form is pinned by tests.
-_STATUS_WORDS = "Server returned non-2xx status code: "
-_STATUS = re.compile(_STATUS_WORDS + r"(\d{3})")
-_CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>|\"(?:reason|code)\": *\"(\w+)\"")
-_TRANSPORT = re.compile(r"HttpError \{\s*kind: (\w+)")
-_CREDENTIALS = re.compile(
-    r"Generic \w+ error: Error performing (?:token request|CreateSession request"
-    r"|\w+ https?://(?:169\.254\.|\[fd00:ec2::|metadata\.google|oauth2\.google|sts\.|login\.microsoft))"
-    r"|The operation lacked valid authentication credentials for path External \w+ credential provider"
-)
-
-_HALF_ANSWER = re.compile(r"Generic \w+ error: (?:Unable to [\w ]+: )?[\w-]+ Header missing from response")
-
-_NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"})
-_BAD_CREDENTIALS = frozenset(
-    {"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
-)
-# Azure and the token servers of Google and AWS have no code of their own for it, only words.
-_CLOCK_CODES = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
-_MAYBE_CLOCK = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-_CLOCK_WORDS = re.compile(
-    r"Request date header too old|The Date header in the request is incorrect|not valid in the specified time frame"
-    r"|Signature (?:expired|not yet current)|Invalid JWT: Token must be a short-lived token|Request has expired"
-)
-_WRONG_REGION = frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"})
-
-
-def _may_have_landed(error: Exception) -> bool:
-    """Whether a write that failed like this may be in the store, now or later."""
-    if _asks_for_credentials(error) or isinstance(error, _NEVER_SENT):
-        return False
-    status = _status(error)
-    if status is None:
-        return "redirect without LOCATION" not in str(error)
-    if status == HTTPStatus.NOT_IMPLEMENTED:
-        return False
-    # S3 says 400 RequestTimeout when the body came too slowly.
-    return (
-        status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
-        or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        or _code(error) == "RequestTimeout"
-    )
-
-
-_NEVER_SENT = (InvalidPathError, NotSupportedError, PermissionDeniedError, UnauthenticatedError)
-
-
-def _diagnosis(error: Exception) -> tuple[type[BucketMQError], str]:
-    """Which error it is for the caller, and what the caller can do."""
-    status, code = _status(error), _code(error)
-    if code in _CLOCK_CODES or (status in _MAYBE_CLOCK and _CLOCK_WORDS.search(_answer(error))):
-        return Denied, "this machine's clock differs too much from the store's: set it (NTP), then try again"
-    if _asks_for_credentials(error):
-        return Denied, "no credentials came: set them in the environment, name a profile, or give this machine a role"
-    if isinstance(error, InvalidPathError):
-        return Invalid, "use another key"
-    if (
-        "redirect without LOCATION" in str(error)
-        or (isinstance(error, HttpFailure) and status == HTTPStatus.MOVED_PERMANENTLY)
-        or code in _WRONG_REGION
-    ):
-        return Invalid, "the bucket is in another region: give it as region=..."
-    if (
-        isinstance(error, PermissionDeniedError | UnauthenticatedError)
-        or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-        or code in _BAD_CREDENTIALS
-    ):
-        return Denied, "check the credentials, and their permission to get, put, delete and list there"
-    if _HALF_ANSWER.match(str(error)):
-        return Unsupported, "what the server leaves out is needed for conditional writes; use another store"
-    if isinstance(error, NotSupportedError) or status == HTTPStatus.NOT_IMPLEMENTED:
-        return Unsupported, "this store lacks conditional writes; use one that has them"
-    if status == HTTPStatus.NOT_FOUND:
-        return NotFound, ""
-    return Unavailable, "see whether the endpoint is right and up, then try again"
-
-
-def _asks_for_credentials(error: Exception) -> bool:
-    return _CREDENTIALS.match(str(error)) is not None
-
-
-def _status(error: Exception) -> int | None:
-    if isinstance(error, HttpFailure):
-        return error.status
-    found = _STATUS.search(str(error))
-    return int(found[1]) if found else None
-
-
-def _code(error: Exception) -> str | None:
-    if isinstance(error, HttpFailure):
-        return error.code
-    found = _CODE.search(_answer(error))
-    return (found[1] or found[2]) if found else None
-
-
-def _answer(error: Exception) -> str:
-    """What the server said. Before and after that, the text may quote the key."""
-    return str(error).partition(_STATUS_WORDS)[2].partition("\n\nDebug source:\n")[0]
-
-
-def _reason(error: Exception) -> str:
-    """A few words for people. The whole text may quote a long answer; it is the cause of what is raised."""
-    status, transport = _status(error), _TRANSPORT.search(str(error))
-    if status is not None:
-        return f"HTTP {status} {_code(error) or ''}".strip()
-    if transport is not None:
-        return _TRANSPORT_WORDS.get(transport[1], f"the request failed ({transport[1]})")
-    return str(error).partition("\n")[0][:200]
-
-
-_TRANSPORT_WORDS = {
-    "Connect": "no connection",
-    "Timeout": "no answer in time",
-    "Interrupted": "the connection broke",
-    "Request": "the connection broke",
-    "Decode": "the answer could not be read",
-}

@@ -8,13 +8,9 @@ obstore's errors, or an `HttpFailure`, as any request may. Which answer means wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-import obstore
-from obstore.exceptions import BaseError
-
-from bucketmq.bucket.sending import SIGNED_SECONDS, CannotSign, Sender
+from bucketmq.bucket.sending import Sender, address
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
@@ -37,11 +33,7 @@ class SignedDelete:
         self._send = send
 
     def __call__(self, key: str, version: str) -> None:
-        try:
-            url = obstore.sign(self._client, "DELETE", key, timedelta(seconds=SIGNED_SECONDS))
-        except (BaseError, OSError, ValueError) as error:
-            raise CannotSign(str(error)) from error
-        self._send("DELETE", url, {"If-Match": version})
+        self._send("DELETE", address(self._client, "DELETE", key), {"If-Match": version})
 
     def __repr__(self) -> str:
         return "SignedDelete()"

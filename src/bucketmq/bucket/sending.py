@@ -11,9 +11,16 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from email.message import Message
 from http.client import HTTPException, HTTPResponse
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+
+import obstore
+from obstore.exceptions import BaseError
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, S3Store
 
 SIGNED_SECONDS = 300
 """How long a signed address is good for: longer than it takes to arrive, with clocks a little off."""
@@ -84,6 +91,14 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
         return None
+
+
+def address(client: S3Store | AzureStore, method: Literal["GET", "PUT", "DELETE"], key: str) -> str:
+    """Where a request of ours goes, with a signature of the client's in it."""
+    try:
+        return obstore.sign(client, method, key, timedelta(seconds=SIGNED_SECONDS))
+    except (BaseError, OSError, ValueError) as error:
+        raise CannotSign(str(error)) from error
 
 
 def code_in(body: bytes) -> str | None:

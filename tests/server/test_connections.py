@@ -102,7 +102,7 @@ def test_idle_connections_leave_room_for_those_that_ask(server: Running) -> None
 
 
 def test_one_address_does_not_take_all_places(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that are under way are not cut off; whoever has his share is told of health, and no more."""
+    """Requests that are under way are not cut off; whoever has his share may ask for health alone."""
     monkeypatch.setattr(run, "CONNECTIONS_OF_ONE_MAX", 5)
     request = unfinished(server, "POST /events/tigris HTTP/1.1", token=TOKEN)
     with clients(server, 5, request, addresses=ADDRESSES[:1]):

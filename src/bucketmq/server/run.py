@@ -162,7 +162,7 @@ class Server(uvicorn.Server):
 class PatientProtocol(H11Protocol):
     """Patient with slow clients, but not for ever: a connection on which no request is under way ends after a while,
     and so does one whose client does not take its answers. When another one needs a place, the one that has waited
-    longest for its client gives way; where none waits, it is told of health, and nothing else."""
+    longest for its client gives way; where none waits, it has an answer about health, and nothing else."""
 
     proxies: tuple[Network, ...] = ()
 

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import inspect
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -42,7 +43,7 @@ from bucketmq.procedures.queues import EVENTS
 from bucketmq.queue.settings import DEAD_SUFFIX
 from bucketmq.spark.options import STORE_OPTIONS, place_of, whole
 from bucketmq.spark.running.failure import SlowPython, explained
-from bucketmq.spark.running.progress import Figures, Stop, Totals, attend
+from bucketmq.spark.running.progress import POLL_SECONDS, Figures, Stop, Totals, attend
 from bucketmq.spark.setup import APP, private
 from bucketmq.spark.setup.package import package as make_package
 from bucketmq.spark.setup.session import LEVELS, is_there, session
@@ -363,7 +364,9 @@ def _attend_all(
                     say(f"{pipeline.name}: {error}. It is started again")
                     starts[pipeline.name] += 1
                     try:
-                        running[threads.submit(_attend_and_report, begin(pipeline), stop, pipeline, url)] = pipeline
+                        query = begin(pipeline)
+                        running[threads.submit(_attend_and_report, query, stop, pipeline, url)] = pipeline
+                        _wait_for_source(query, stop)
                         continue
                     except BucketMQError as another:
                         error = another
@@ -373,6 +376,13 @@ def _attend_all(
                         stop.tell()
     if failures:
         raise failures[0]
+
+
+def _wait_for_source(query: StreamingQuery, stop: Stop) -> None:
+    """Until its Python has answered or not, so that the next one does not start beside it."""
+    with contextlib.suppress(Exception):  # who attends to the query tells what failed
+        while query.isActive and query.status["message"].startswith("Initializing") and not stop.wanted:
+            time.sleep(POLL_SECONDS)
 
 
 def _attend_and_report(query: StreamingQuery, stop: Stop, pipeline: Pipeline, url: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import Attributes, Found, Missing, Object, Refused, Removed, Unknown, Version, Written
+from bucketmq.engines.blocking import Blocking
 from bucketmq.engines.meter import Requests
 from bucketmq.engines.perform import Hands
 from bucketmq.errors import Invalid, Unavailable, Unsupported
@@ -20,7 +21,9 @@ from bucketmq.procedures.requests import (
     Get,
     Look,
     NoAnswer,
+    Now,
     Post,
+    Procedure,
     Remove,
     Rename,
     Replace,
@@ -146,3 +149,16 @@ def test_an_error_of_one_request_leaves_the_others_their_answers() -> None:
     assert missing == Missing()
     assert isinstance(failed, Invalid)
     assert isinstance(written, Written)
+
+
+def test_what_was_spawned_runs_to_its_end_though_the_bucket_was_closed_before_it_began() -> None:
+    engine, ran = Blocking(Hands(MemoryStore())), []
+
+    def late() -> Procedure[None]:
+        yield Now()
+        ran.append("late")
+
+    engine.hands.close()
+    engine.spawn(late(), "late")
+    engine.close()
+    assert ran == ["late"]

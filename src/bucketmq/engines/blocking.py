@@ -58,6 +58,9 @@ class Blocking:
     def run(self, procedure: Procedure[Result]) -> Result:
         """Carry the procedure through to its result."""
         self.hands.check_process()
+        return self._carry_through(procedure)
+
+    def _carry_through(self, procedure: Procedure[Result]) -> Result:
         reply: Any = None
         error: BaseException | None = None
         while True:
@@ -108,8 +111,8 @@ class Blocking:
         return [reply for (reply,) in self._pool.map(self.hands.perform_all, ([request] for request in requests))]
 
     def spawn(self, procedure: Procedure[None], name: str) -> None:
-        """Run a procedure on a thread of its own."""
-        thread = threading.Thread(target=self.run, args=(procedure,), name=f"bucketmq-{name}", daemon=True)
+        """Run a procedure on a thread of its own. One that begins after the bucket was closed ends as others do."""
+        thread = threading.Thread(target=self._carry_through, args=(procedure,), name=f"bucketmq-{name}", daemon=True)
         with self._lock:
             self._threads = [*(each for each in self._threads if each.is_alive()), thread]
         thread.start()

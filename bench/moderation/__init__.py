@@ -7,6 +7,7 @@ slows all of them alike.
 ```
 command     arguments, which scenarios, output     sizes    how much of everything
 classifier  the embedded model alone               whole    the cases, and what is said of them
+routed      the router alone
 running     one case: its processes, its posts     clients  posts over HTTP, at a rate or as fast as it goes
 cpu         whose CPU seconds they were
 ```

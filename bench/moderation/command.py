@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from bench import suite
-from bench.moderation import classifier, lengths, sizes, whole
+from bench.moderation import classifier, lengths, routed, sizes, whole
 from bench.moderation.sizes import Sizes
 from bench.results import Measurement
 
@@ -17,6 +17,7 @@ Scenario = Callable[[Sizes], Iterator[Measurement]]
 SCENARIOS: dict[str, tuple[Scenario, str]] = {
     "classifier": (classifier.by_itself, "the embedded model alone"),
     "lengths": (lengths.compared, "the embedded model by length, beside encoding everything"),
+    "router": (routed.by_itself, "the router alone, by how many posts come at a time"),
     "whole": (whole.compared, "posts from submission to notice, by classifier and by cores"),
 }
 

@@ -15,6 +15,7 @@ pytest.importorskip("pyspark")
 from bench.moderation import cpu
 from bench.moderation.command import run
 from bench.moderation.lengths import LENGTHS, strung
+from bench.moderation.routed import AT_A_TIME
 from bench.moderation.running import Case, Took
 from bench.moderation.whole import compared_rounds, quantile
 from bucketmq.models import minilm
@@ -42,6 +43,15 @@ def test_the_classifier_is_measured_by_length_beside_encoding_everything(tmp_pat
     ours = [each for each in report["measurements"] if "ratio" in each]
     assert [each["what"] for each in ours] == [f"posts of {length} characters" for length in LENGTHS]
     assert len(report["measurements"]) == 2 * len(ours)
+
+
+def test_the_router_alone_is_measured_by_how_many_posts_come_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    code = run(["--size", "tiny", "--only", "router", "--json", str(file)])
+    report = json.loads(file.read_text())
+    assert code == 0, report["broken"]
+    assert len(report["measurements"]) == len(AT_A_TIME)
+    assert all(each["value"] > 0 for each in report["measurements"])
 
 
 def test_texts_are_as_long_as_they_are_said_to_be() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bucketmq.procedures.claiming import claim
+from bucketmq.procedures.requests import Create
 from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
 from bucketmq.procedures.upkeep import trim as trimming
 from procedures.world import Killed, World, drain
@@ -203,6 +204,35 @@ def test_a_subscription_is_not_handed_what_a_trim_passed_before_its_head_was_wri
 
     monkeypatch.setattr(claim, "jumped", trims)
     assert [each.body for each in late.receive(3)] == [4]
+
+
+def test_a_subscription_that_begins_at_a_mark_is_not_handed_what_a_trim_passed_meanwhile(blocking: World) -> None:
+    """Its head begins by a jump to the mark, and the mark moves on before the head is written."""
+    bucket, trimmer = blocking.connect(), blocking.connect().queue("jobs")
+    queue = bucket.queue("jobs", keep_seconds=0, main=False)
+    read = queue.subscription("read", start="earliest")
+    for n in range(5):
+        queue.send(n)
+    for each in read.receive(2):
+        each.ack(wait=True)
+    blocking.advance(LONG)
+    assert trimmer.trim().segments == 2
+    drain(read)
+    blocking.advance(LONG)
+    positions = {0: 2}
+    while queue.tail(positions):  # so that this process remembers the segments
+        pass
+    hands = blocking._hands[0]
+    perform = hands.perform
+
+    def trims(request: Any) -> Any:
+        if isinstance(request, Create) and "/heads/main/" in request.key:
+            hands.perform = perform  # type: ignore[method-assign]
+            assert trimmer.trim().segments == 2
+        return perform(request)
+
+    hands.perform = trims  # type: ignore[method-assign]
+    assert [each.body for each in queue.receive(3)] == [4]
 
 
 def test_a_large_body_goes_with_its_segment_and_no_other_does(world: World, queue: Any) -> None:

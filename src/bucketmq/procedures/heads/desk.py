@@ -231,8 +231,16 @@ def _see(desk: Desk, found: Object | Missing, now: float) -> KnownHead:
     if isinstance(found, Object):
         seen = documents.decode_head(found.body, desk.key), found.version
     if desk.seen is None or seen[0].version >= desk.seen[0].version:
-        desk.seen, desk.seen_at = seen, now
+        _believe(desk, seen, now)
     return seen
+
+
+def _believe(desk: Desk, seen: KnownHead, now: float) -> None:
+    """A head that was not there before keeps no trim back that was under way: what is claimed from it needs a trim mark
+    that is read after it was made."""
+    if seen[0].version and (desk.seen is None or not desk.seen[0].version):
+        desk.doubts_trim = True
+    desk.seen, desk.seen_at = seen, now
 
 
 def _carry(desk: Desk, asks: list[Ask]) -> Procedure[None]:
@@ -358,7 +366,7 @@ def _write(
         now = yield from Now()
         if isinstance(reply, Written):
             if desk.seen is None or head.version > desk.seen[0].version:
-                desk.seen, desk.seen_at = (head, reply.version), now
+                _believe(desk, (head, reply.version), now)
             desk.contention.shared.time_request(now - began)
             return None
         seen = yield from _read(desk)

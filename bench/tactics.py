@@ -127,7 +127,13 @@ class _Store(SimStore):
         return self.requests, self.reads, self.writes, self.refused
 
     def restore(self, objects: dict[str, Object]) -> None:
-        self.objects, self._keys = dict(objects), sorted(objects)
+        self.objects.update(objects)
+        self._keys[:] = sorted(objects)
+
+    def share(self, other: _Store) -> None:
+        """Hold what another one holds, from now on."""
+        self.objects = self._objects = other.objects
+        self._keys = other._keys
 
 
 def _bucket() -> BucketApi:
@@ -162,7 +168,7 @@ def run(scene: Scene, tactics: Tactics, seed: int) -> Found:
     for number in range(scene.workers):
         Process(world, store, f"worker {number}").start(_work(world, scene, tactics, done, number), "work")
     sender = _Store(world, scene.latency)  # its requests are not counted
-    sender.objects, sender._keys = store.objects, store._keys
+    sender.share(store)
     if scene.sent_every:
         Process(world, sender, "sender").start(_send(scene), "send")
     began = world.now + scene.seconds / 5

@@ -18,13 +18,12 @@ from spark.conftest import Inbox
 import bucketmq
 from bucketmq.events.event import ObjectEvent
 from bucketmq.pipeline import FromEvents, Pipeline, ToObjects
-from bucketmq.pipeline.columns import arrow_schema
+from bucketmq.pipeline.columns import PLACED_COLUMNS, arrow_schema, ddl_of
 from bucketmq.pipeline.dead import DEAD
 from bucketmq.pipeline.intake import causes_of
 from bucketmq.pipeline.objects import Wanted, write_objects
 from bucketmq.pipeline.shape import CAUSE, shape_stage
 from bucketmq.pipeline.things import Thing
-from bucketmq.pipeline.watcher import RAW
 from bucketmq.procedures.objects.metadata import Cause
 from bucketmq.procedures.requests import Create, Procedure, Replace, StoreRequest, Together
 from bucketmq.spark.opened import opened
@@ -74,7 +73,7 @@ def raw_events(inbox: Inbox) -> Any:
         }
         for each in messages(inbox)
     ]
-    return pa.RecordBatch.from_pylist(made, schema=arrow_schema(RAW))
+    return pa.RecordBatch.from_pylist(made, schema=arrow_schema(ddl_of(PLACED_COLUMNS)))
 
 
 def flow_rows(inbox: Inbox, source: FromEvents, raw: Any = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -290,6 +290,7 @@ def claim(desk: Desk, limit: int, lease_seconds: float, *, gives_way: bool = Fal
 def _begun_too_late(desk: Desk) -> Procedure[bool]:
     """Whether a trim that had not seen this new head has passed what it claimed. Asked once its head is written: a trim
     that moves the mark later sees the head. One GET."""
+    desk.doubts_trim = True
     return (yield from jumped(desk, (yield from recent_head(desk))))
 
 

@@ -26,7 +26,14 @@ RUNS = {"python", "sh"}
 KNOWN = {*RUNS, "output", "json", "ndjson", "text", "toml", "yaml", "http", "sql", ""}
 BIN = Path(sys.executable).parent
 
-PAGES = [page for page in pages() if any(block.language in RUNS for block in blocks(page))]
+LONG = {"process-images.md", "search-documents.md"}
+"""Pages that load models and start many programs: twenty seconds each."""
+
+PAGES = [
+    pytest.param(page, marks=[pytest.mark.long] if page.name in LONG else [])
+    for page in pages()
+    if any(block.language in RUNS for block in blocks(page))
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

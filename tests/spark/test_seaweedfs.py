@@ -57,7 +57,7 @@ def test_rows_in_are_rows_out_on_an_object_store(cloud: Inbox, capsys: pytest.Ca
     assert secret not in told
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_commit_that_is_killed_after_publishing_is_recognised_on_an_object_store(
     cloud: Inbox, failing: Callable[..., str]
@@ -69,7 +69,7 @@ def test_a_commit_that_is_killed_after_publishing_is_recognised_on_an_object_sto
     assert sorted(cloud.bodies("copy")) == list(range(ROWS))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_chores_work_on_an_object_store_without_a_connector_for_it(cloud: Inbox) -> None:
     jobs = cloud.bucket.queue("jobs", shards=2, inline_bytes_max=1000)
@@ -121,7 +121,7 @@ def test_events_with_their_objects_become_objects_once_on_an_object_store(cloud:
     assert "is not UTF-8 text" in bad and "has 200 bytes, more than 100" in large
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_of_rows_for_one_object_the_newest_stays_on_an_object_store(cloud: Inbox) -> None:
     target = ToObjects(template="pending/{id}.json", if_exists="newer", newer_by="revision")

@@ -15,7 +15,7 @@ from bucketmq.apps.documents.demo.made import docx, pdf
 from bucketmq.apps.documents.pipeline import index
 from bucketmq.spark import start
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long, pytest.mark.timeout(300)]
 
 FIRST = {
     "docs/a.md": sections("Acme Corp acquired Widget Labs", "Ada Example leads Acme Corp"),

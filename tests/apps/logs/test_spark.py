@@ -88,7 +88,7 @@ def url() -> Iterator[str]:
         servers.skip_or_fail(error)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_works_on_a_real_object_store(url: str) -> None:
     logs = Logs(url)
     without_spark(logs)

@@ -28,7 +28,7 @@ def url() -> Iterator[str]:
         servers.skip_or_fail(error)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_study_on_an_object_store_has_the_report_that_it_has_in_memory(url: str) -> None:
     search = {"by": "halving", "points": 4, "keep": 2}
     plan = plan_of(parameters=[{"name": "x", "low": 0, "high": 1}], seeds=4, search=search, baseline={"x": 0.5})

@@ -34,6 +34,8 @@ NAMED = {
     3787: "one record told of two failures of one message, and the letter took the other one",
     5137: "a worker that had slept read a dead segment and taught the senders of its process a tail beside the log",
     2802: "workers that saw each other's commits never looked at the trim mark, and what had expired moved for ever",
+    155228: "a segment that was created long after its place was chosen was taken for a sleeper's by then",
+    156348: "a receiver that had slept was handed what its own publisher put at a name that had been trimmed",
     141736: "a head began by jumping to a trim mark that moved on before the head was there",
     117647: "a publisher finished a rival's batch behind a fence, and its next send passed that fence unseen",
     2164: "a sender slept between landing and hearing, and sent again",

@@ -408,6 +408,35 @@ def test_a_fence_that_takes_the_place_makes_the_batch_find_its_shards_anew(store
     bucket.close()
 
 
+def test_a_segment_that_a_slow_publisher_created_and_a_trim_has_passed_is_not_published_again(
+    store: FaultyStore,
+) -> None:
+    def dies(process: Process, kind: type[Create | Replace], part: str) -> None:
+        original = process.hands.perform
+
+        def perform(request: StoreRequest) -> Reply:
+            if isinstance(request, kind) and part in request.key:
+                raise Killed
+            return original(request)
+
+        process.hands.perform = perform  # type: ignore[method-assign]
+        with pytest.raises(Killed):
+            process.publish(0, made)
+
+    first, second = Process(store), Process(store)
+    made = first.make("a", "a")
+    dies(first, Create, "/log/")
+    store.ahead += 146  # the place was chosen long before the segment was created there
+    dies(second, Replace, "/spark/")
+    assert bodies(store) == ["a"]
+    store.ahead += 200
+    store.create(f"{ROOT}trim/0.json", b'{"low":1,"format":1,"before":0}')  # what is below is deleted next
+    Process(store).publish(0, made)
+    assert register(store).done
+    assert [each.base for each in register(store).segments] == [0]
+    assert len(keys(store, "log/0/")) == 1
+
+
 def test_whoever_finishes_a_batch_behind_a_fence_that_it_has_not_seen_sends_by_the_new_shards(
     store: FaultyStore,
 ) -> None:

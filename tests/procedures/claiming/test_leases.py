@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import bucketmq
+from bucketmq.procedures.claiming import claim
 from procedures.world import World, drain
 
 
@@ -19,6 +20,25 @@ def test_a_lease_that_is_over_gives_the_message_to_another_with_the_next_attempt
     world.advance(2)
     (delivery,) = second.receive(1)
     assert (delivery.body, delivery.attempt) == ("x", 2)
+
+
+def test_a_receiver_that_slept_while_another_took_its_messages_is_not_handed_them(
+    blocking: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It falls asleep when its claim has landed, before it has read what it claimed."""
+    first, second = blocking.connect().queue("jobs", lease_seconds=30), blocking.connect().queue("jobs")
+    first.send("x")
+    read, taken = claim.read_held, list[Any]()
+
+    def sleep(*args: Any) -> Any:
+        monkeypatch.setattr(claim, "read_held", read)
+        blocking.advance(31)
+        taken.extend(second.receive(1))
+        return read(*args)
+
+    monkeypatch.setattr(claim, "read_held", sleep)
+    assert not first.receive(1)
+    assert [each.attempt for each in taken] == [2]
 
 
 def test_lease_seconds_can_be_given_to_receive(world: World, queue: Any) -> None:

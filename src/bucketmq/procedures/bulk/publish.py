@@ -23,6 +23,7 @@ import msgspec
 from bucketmq.bucket.port import Missing, Object
 from bucketmq.errors import Corrupt, Invalid, Unavailable
 from bucketmq.log import segment as lines
+from bucketmq.log.documents import Trim
 from bucketmq.log.layout import join
 from bucketmq.log.segment import Part, Segment
 from bucketmq.procedures.opened import OpenQueue
@@ -30,10 +31,10 @@ from bucketmq.procedures.queues import open_queue
 from bucketmq.procedures.requests import NewId, Now, Procedure
 from bucketmq.procedures.segments.append import begins_with, place
 from bucketmq.procedures.segments.messages import notice_fence
-from bucketmq.procedures.segments.tail import SLEEP_SECONDS, trim_mark
+from bucketmq.procedures.segments.tail import SLEEP_SECONDS
 from bucketmq.procedures.sending.aiming import Register, choose, land
 from bucketmq.procedures.sending.delayed import put_later
-from bucketmq.procedures.verbs import Patience, create_named, delete, get, look
+from bucketmq.procedures.verbs import Patience, create_named, delete, get, get_document, look
 from bucketmq.queue.routing import shard_of
 from bucketmq.queue.settings import FORMAT, check_name
 
@@ -233,7 +234,8 @@ def _find_or_place(queue: OpenQueue, aimed: Aimed, chosen_at: float) -> Procedur
     """Whether the segment is in its place, or was and has been trimmed; put there if the place is free."""
     shard_log = queue.log(aimed.shard)
     found = yield from get(shard_log.key(aimed.base))
-    low = yield from trim_mark(shard_log)
+    mark = yield from get_document(Trim, shard_log.keys.trim(aimed.shard))
+    low = mark[0].low if mark else 0
     if isinstance(found, Object):
         segment = Segment(aimed.base, found.body)
         notice_fence(queue, segment)
@@ -242,12 +244,19 @@ def _find_or_place(queue: OpenQueue, aimed: Aimed, chosen_at: float) -> Procedur
             shard_log.learn(segment.end, 0.0)
             return False
         # Below the mark it is about to be trimmed, or a process that slept created it after trimming passed.
-        return low <= aimed.base or found.stored_at - chosen_at <= SLEEP_SECONDS
+        return low <= aimed.base or found.stored_at - chosen_at <= SLEEP_SECONDS or _was_passed(mark, aimed.base, found)
     if low > aimed.base:
         queue.jump(shard_log, low)
         # Trimming deletes the parts before the segment. A part that is there was never published at this place.
         return isinstance((yield from look(join(queue.keys.root, aimed.parts[0].key))), Missing)
     return (yield from _place(queue, aimed))
+
+
+def _was_passed(mark: tuple[Trim, Object] | None, base: int, found: Object) -> bool:
+    """Whether a segment was there when the mark passed its place, and so is what the log held there."""
+    if mark is None or mark[0].before is msgspec.UNSET:
+        return False
+    return mark[0].before <= base and found.stored_at < mark[1].stored_at
 
 
 def _divide_outdated(

@@ -19,7 +19,7 @@ from bucketmq.errors import Corrupt, Invalid, LeaseLost
 from bucketmq.log.segment import Segment
 from bucketmq.procedures.checks import check_seconds, plain_text
 from bucketmq.procedures.claiming.gaps import passed_gap, read_held
-from bucketmq.procedures.heads.desk import Desk, Settlement, commit, jumped, recent_head
+from bucketmq.procedures.heads.desk import Desk, Settlement, commit, jumped, load, recent_head
 from bucketmq.procedures.requests import Now, Procedure
 from bucketmq.procedures.segments.messages import keep_segment, read_segment, read_span
 from bucketmq.procedures.verbs import get_many
@@ -275,6 +275,8 @@ def claim(desk: Desk, limit: int, lease_seconds: float, *, gives_way: bool = Fal
                     continue
                 readable, messages = yield from read_held(desk, lease)
                 _drop_finished(desk, known)
+                if (yield from _slept_through(desk, lease)):
+                    continue
                 if readable.held:
                     return Lot(desk, readable, lease_seconds, messages)
             case Full():
@@ -292,6 +294,15 @@ def _begun_too_late(desk: Desk) -> Procedure[bool]:
     that moves the mark later sees the head. One GET."""
     desk.doubts_trim = True
     return (yield from jumped(desk, (yield from recent_head(desk))))
+
+
+def _slept_through(desk: Desk, lease: Lease) -> Procedure[bool]:
+    """Whether the lease is over and its messages are somebody else's by now: what was read at their places may be what
+    a process that slept put there. One GET if the lease is over, otherwise none."""
+    if (yield from Now()) < lease.until:
+        return False
+    head = yield from load(desk)
+    return all(each.number != lease.number for each in head.leases)
 
 
 def _may_pass_later(desk: Desk, head: Head, known: tuple[Known, ...], now: float) -> bool:

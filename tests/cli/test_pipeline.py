@@ -170,10 +170,16 @@ def test_buckets_and_pipelines_have_checkpoints_of_their_own(cli: Cli, posts: st
 
     places = {
         checkpoint(url, name)
-        for url in ("inbox", "file:///a/inbox", "s3://b/inbox", "s3://c/inbox")
+        for url in (
+            "inbox",
+            "file:///a/inbox",
+            "s3://b/inbox",
+            "s3://c/inbox",
+            "s3://c/inbox?endpoint=http://127.0.0.1:9000",
+        )
         for name in ("luck", "misshapen")
     }
-    assert len(places) == 8
+    assert len(places) == 10
     secret = "s3://b/inbox?secret_access_key=hush&access_key_id=me"
     assert checkpoint(secret, "luck") == checkpoint("s3://b/inbox/", "luck")
 

@@ -19,6 +19,7 @@ def supervised(
 ) -> Supervisor:
     """Each part by a name of its own, with the words behind `--only`."""
     commands = {name: ("--json", "apps", "run", app, "--only", *words) for name, words in parts.items()}
+    environment = {**environment, "XDG_STATE_HOME": str(folder / "state")}  # checkpoints of this test alone
     return Supervisor(commands, folder=folder, environment=environment, tell=lambda *_: None, pauses_seconds=(0.0,))
 
 

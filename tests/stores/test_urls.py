@@ -15,7 +15,7 @@ from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.objects import ObjectStore
 from bucketmq.bucket.port import Missing
 from bucketmq.bucket.settings import Settings
-from bucketmq.bucket.urls import open_store, without_secrets
+from bucketmq.bucket.urls import open_store, location_of, without_secrets
 from bucketmq.errors import BucketMQError, Denied, Invalid, Unsupported
 from stores.faults import FaultServer, fault_server, s3_error
 
@@ -386,3 +386,12 @@ def _signed(server: FaultServer, **options: str) -> dict[str, str | None]:
     token = re.search(r"x-amz-security-token: (\S+)", head, re.IGNORECASE)
     assert signature is not None
     return {"key": signature[1], "region": signature[2], "token": token[1] if token else None}
+
+
+def test_a_bucket_is_the_same_whoever_asks_and_another_on_another_server() -> None:
+    here = "s3://bucket/a?endpoint=http://127.0.0.1:9000"
+    assert location_of(here) == location_of(f"{here}&access_key_id=k&secret_access_key=HUSH&region=r")
+    assert location_of(here) != location_of("s3://bucket/a?endpoint=http://127.0.0.1:9001")
+    assert location_of("az://box?account=mia") != location_of("az://box?account=ada")
+    assert location_of("s3://bucket/a/") == location_of("s3://bucket/a") == "s3://bucket/a"
+    assert "HUSH" not in location_of("s3://bucket?session_token=HUSH")

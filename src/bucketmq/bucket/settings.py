@@ -12,6 +12,9 @@ from bucketmq.errors import Invalid
 
 SECRET_OPTIONS = frozenset({"secret_access_key", "session_token", "account_key", "sas_token"})
 
+PLACE_OPTIONS = frozenset({"account", "emulator", "endpoint"})
+"""Those that say where a bucket is: with another one of these it is another bucket."""
+
 OPTIONS: dict[str, tuple[str, ...]] = {
     "memory": (),
     "file": ("timeout",),

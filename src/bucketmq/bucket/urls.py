@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.port import Store, check_key
-from bucketmq.bucket.settings import OPTIONS, SECRET_OPTIONS, Settings
+from bucketmq.bucket.settings import OPTIONS, PLACE_OPTIONS, SECRET_OPTIONS, Settings
 from bucketmq.errors import Invalid, Unsupported
 
 EXAMPLES = "memory://, file:///var/lib/orders, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
@@ -57,6 +57,14 @@ def check_url(url: str) -> str:
 def without_secrets(url: str) -> str:
     """`url` as it may be logged: no user, no password, no value of a secret option."""
     return _SECRET.sub(r"\1***", _USER.sub("//", url))
+
+
+def location_of(url: str) -> str:
+    """What tells a bucket from every other: scheme, name and prefix, and the server or account where the URL names one.
+    The same for every way to show who is asking."""
+    plain, _, query = url.partition("?")
+    told = "&".join(f"{name}={value}" for name, value in sorted(parse_qsl(query)) if name in PLACE_OPTIONS)
+    return _USER.sub("//", plain).rstrip("/") + (f"?{told}" if told else "")
 
 
 _USER = re.compile(r"//[^/?#&@]*@")

@@ -23,7 +23,7 @@ import typer
 from platformdirs import user_state_path
 
 from bucketmq.apps.settings import bucket_of
-from bucketmq.bucket.urls import without_secrets
+from bucketmq.bucket.urls import location_of, without_secrets
 from bucketmq.cli.agent import signals
 from bucketmq.cli.exits import Code
 from bucketmq.cli.figures import MetricsHostOption, MetricsPortOption, OtlpOption, ReportOption, served
@@ -468,11 +468,11 @@ def _bucket(name: str, given: str | None) -> str | None:
 
 
 def _checkpoint(url: str, name: str) -> Path:
-    """In the state folder of the user, by what the bucket is called and, so that no two share one, all of its URL."""
+    """In the state folder of the user, by what the bucket is called and, so that no two share one, where it is."""
     shown = without_secrets(url)
     path = unquote(urlsplit(shown).path if "://" in shown else shown)
     last = re.sub(r"[^A-Za-z0-9._-]", "_", Path(path).name or urlsplit(shown).netloc) or "bucket"
-    mark = hashlib.sha256(shown.partition("?")[0].rstrip("/").encode()).hexdigest()[:12]
+    mark = hashlib.sha256(location_of(url).encode()).hexdigest()[:12]
     return private(user_state_path(APP) / "checkpoints" / f"{last}-{mark}") / name
 
 

@@ -282,6 +282,13 @@ def reader(inbox: Inbox, **options: str) -> StreamReader:
     return StreamReader(source_options(given, streaming=True), StructType().add("id", "string"))
 
 
+def test_a_checkpoint_ahead_of_the_log_is_refused(plain_inbox: Inbox) -> None:
+    """It is of another bucket, or the bucket was restored: going on would pass over all that is sent until then."""
+    plain_inbox.bucket.queue("jobs").send_many(range(10))
+    with pytest.raises(bucketmq.Corrupt, match="up to offset 17 of shard 0, but its log ends at 10"):
+        reader(plain_inbox).latestOffset({"queue": "jobs", "shards": {"0": 17}}, ReadAllAvailable())
+
+
 def test_the_ends_are_asked_for_once_in_a_poll_interval(plain_inbox: Inbox) -> None:
     plain_inbox.bucket.queue("jobs").send_many(range(10))
     made = reader(plain_inbox, pollInterval="3600")

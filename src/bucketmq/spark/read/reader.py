@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from bucketmq.errors import BucketMQError, Invalid, NotFound, Unavailable
+from bucketmq.errors import BucketMQError, Corrupt, Invalid, NotFound, Unavailable
 from bucketmq.pipeline.bodies import RESCUED, BodyReader
 from bucketmq.procedures.opened import OpenQueue
 from bucketmq.procedures.requests import NewId, Procedure
@@ -181,7 +181,10 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             begin = replace(begin, reader=self._unnamed or self._opened.run(_new_name()))
         self._unnamed = begin.reader
         ends = self._ask() if self._target is None else self._target
-        ends = {shard: max(end, begin.offset(shard)) for shard, end in {**begin.shards, **ends}.items()}
+        for shard, end in ends.items():
+            if end < begin.offset(shard):
+                raise Corrupt(_ahead_of_log(begin, shard, end))
+        ends = {**begin.shards, **ends}
         new = {shard: end for shard, end in ends.items() if end > begin.offset(shard)}
         if not new:
             return start
@@ -302,6 +305,14 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             known = [*known, *self._opened.run(survey(self._opened.queue, shard, first, end))]
             self._index[shard] = known
         return known
+
+
+def _ahead_of_log(begin: Position, shard: int, end: int) -> str:
+    return (
+        f"the checkpoint says that queue {begin.queue!r} was read up to offset {begin.offset(shard)} of shard {shard}, "
+        f"but its log ends at {end}: the checkpoint belongs to another bucket, or the bucket was restored or emptied "
+        "since; begin with a new checkpoint"
+    )
 
 
 def _begin(queue: OpenQueue, options: SourceOptions) -> Procedure[Position]:

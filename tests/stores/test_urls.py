@@ -15,7 +15,7 @@ from bucketmq.bucket.memory import MemoryStore
 from bucketmq.bucket.objects import ObjectStore
 from bucketmq.bucket.port import Missing
 from bucketmq.bucket.settings import Settings
-from bucketmq.bucket.urls import open_store, location_of, without_secrets
+from bucketmq.bucket.urls import location_of, open_store, without_secrets
 from bucketmq.errors import BucketMQError, Denied, Invalid, Unsupported
 from stores.faults import FaultServer, fault_server, s3_error
 

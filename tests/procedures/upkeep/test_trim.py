@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bucketmq.procedures.claiming import claim
-from bucketmq.procedures.requests import Create
+from bucketmq.procedures.heads import desk
 from bucketmq.procedures.segments.tail import TRIM_GUARD_SECONDS
 from bucketmq.procedures.upkeep import trim as trimming
 from procedures.world import Killed, World, drain
@@ -206,7 +206,9 @@ def test_a_subscription_is_not_handed_what_a_trim_passed_before_its_head_was_wri
     assert [each.body for each in late.receive(3)] == [4]
 
 
-def test_a_subscription_that_begins_at_a_mark_is_not_handed_what_a_trim_passed_meanwhile(blocking: World) -> None:
+def test_a_subscription_that_begins_at_a_mark_is_not_handed_what_a_trim_passed_meanwhile(
+    blocking: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its head begins by a jump to the mark, and the mark moves on before the head is written."""
     bucket, trimmer = blocking.connect(), blocking.connect().queue("jobs")
     queue = bucket.queue("jobs", keep_seconds=0, main=False)
@@ -222,16 +224,15 @@ def test_a_subscription_that_begins_at_a_mark_is_not_handed_what_a_trim_passed_m
     positions = {0: 2}
     while queue.tail(positions):  # so that this process remembers the segments
         pass
-    hands = blocking._hands[0]
-    perform = hands.perform
+    trim_mark = desk.trim_mark
 
-    def trims(request: Any) -> Any:
-        if isinstance(request, Create) and "/heads/main/" in request.key:
-            hands.perform = perform  # type: ignore[method-assign]
-            assert trimmer.trim().segments == 2
-        return perform(request)
+    def moves_on(log: Any) -> Any:
+        found = yield from trim_mark(log)
+        monkeypatch.setattr(desk, "trim_mark", trim_mark)
+        assert trimmer.trim().segments == 2
+        return found
 
-    hands.perform = trims  # type: ignore[method-assign]
+    monkeypatch.setattr(desk, "trim_mark", moves_on)
     assert [each.body for each in queue.receive(3)] == [4]
 
 
